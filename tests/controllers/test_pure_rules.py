@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from haru.controllers import rollout
 from haru.controllers.claim_names import generate_name, matches_group
 from haru.controllers.deployment import find_new
+from haru.controllers.job_pods import removal_order
 from haru.controllers.manager import CONTROLLERS, select_controllers
 from haru.controllers.node_lifecycle import retainted
 from haru.controllers.replica_set import deletion_order
@@ -236,6 +237,28 @@ def test_pod_deletion_order_prefers_less_important_pod(pods):
 def test_pods_sharing_a_node_are_deleted_first():
     pods = [replica("alone", "n1"), replica("a", "n2"), replica("b", "n2")]
     assert deletion_order(pods)[-1]["metadata"]["name"] == "alone"
+
+
+def ready_since(seconds, name, **more):
+    pod = replica(name, "n", "Running", True, **more)
+    pod["status"]["conditions"][0]["lastTransitionTime"] = at(seconds)
+    return pod
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        [replica("first"), replica("then", "n")],
+        [replica("first", "n"), replica("then", "n", "Running")],
+        [replica("first", "n", "Running"), replica("then", "n", "Running", True)],
+        [ready_since(9, "first"), ready_since(1, "then", cost="-5", created=9, restarts=5)],
+        [ready_since(1, "first", restarts=1), ready_since(1, "then", created=9)],
+        [ready_since(1, "first", created=9), ready_since(1, "then", created=1)],
+    ],
+)
+def test_job_lets_pod_go_first_that_became_ready_last_whatever_its_deletion_cost(pods):
+    for order in (pods, pods[::-1]):
+        assert [pod["metadata"]["name"] for pod in removal_order(order)] == ["first", "then"]
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------

@@ -164,6 +164,7 @@ class Shell:
         """As kubectl does it: the command ends when the object is gone."""
         space = space or self.namespace if kind.namespaced else ""
         try:
+            uid = (await self.api.get(kind, name, space))["metadata"]["uid"]
             await self.api.delete(kind, name, space)
         except StatusError as error:
             if error.code == 404 and missing:
@@ -171,9 +172,11 @@ class Shell:
             raise
         for _ in range(10 * _PATIENCE_SECONDS):
             try:
-                await self.api.get(kind, name, space)
+                there = await self.api.get(kind, name, space)
             except StatusError:
                 return
+            if there["metadata"]["uid"] != uid:
+                return  # another one, which its controller has made
             await asyncio.sleep(0.1)
         raise AssertionError(f"{kind.kind} {name} is still there {_PATIENCE_SECONDS} s after it was deleted")
 

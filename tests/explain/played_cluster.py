@@ -36,6 +36,7 @@ _OF_KIND = {
     "Deployment": "deployment-controller",
     "Job": "job-controller",
     "ResourceQuota": "resourcequota-controller",
+    "StatefulSet": "statefulset-controller",
 }
 _CLAIMS = known_kind("v1", "PersistentVolumeClaim")
 _VOLUMES = known_kind("v1", "PersistentVolume")
@@ -156,7 +157,8 @@ class PlayedCluster(World):
 def _completed(objects: Iterable[Obj]) -> Iterator[Obj]:
     """The objects, and what they name: owners, and templates of the claims that were made from one."""
     bare = [_as_served(obj) for obj in objects]
-    there = [_with_template(obj, bare) if obj["kind"] == "ReplicaSet" else obj for obj in bare]
+    makers = ("ReplicaSet", "StatefulSet", "Job")
+    there = [_with_template(obj, bare) if _lacks_template(obj, makers) else obj for obj in bare]
     yield from there
     yield from _owners(there)
     claims = {obj["metadata"]["name"]: obj for obj in there if obj["kind"] == "ResourceClaim"}
@@ -193,8 +195,12 @@ def _owners(objects: Sequence[Obj]) -> Iterator[Obj]:
         yield _with_template(obj, objects)
 
 
+def _lacks_template(obj: Obj, kinds: Sequence[str]) -> bool:
+    return obj["kind"] in kinds and "template" not in obj["spec"]
+
+
 def _with_template(owner: Obj, objects: Sequence[Obj]) -> Obj:
-    """A ReplicaSet, Deployment or DaemonSet that makes what it owns."""
+    """A ReplicaSet, Deployment, StatefulSet, DaemonSet or Job that makes what it owns."""
     owned = [obj for obj in objects if owner["metadata"]["uid"] in _owners_of(obj)]
     first = owned[0]
     template = first["spec"].get("template") or {
@@ -202,7 +208,11 @@ def _with_template(owner: Obj, objects: Sequence[Obj]) -> Obj:
         "spec": {key: value for key, value in first["spec"].items() if key not in ("nodeName", "priority")},
     }
     spec = {"selector": {"matchLabels": template["metadata"]["labels"]}, "template": template}
-    counted = {"replicas": first["spec"].get("replicas", len(owned))} if owner["kind"] != "DaemonSet" else {}
+    if owner["kind"] == "Job":
+        spec = {"template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}}
+    counted = (
+        {"replicas": first["spec"].get("replicas", len(owned))} if owner["kind"] not in ("DaemonSet", "Job") else {}
+    )
     return {**owner, "spec": {**counted, **owner["spec"], **spec}}
 
 

@@ -119,6 +119,26 @@ def of_deployment(objects: list[Obj]) -> list[Obj]:
     return [*owned_by_set(objects), {**made, "metadata": meta}]
 
 
+def made_by(maker: str, objects: list[Obj], spec: Obj, above: str = "", **meta: Any) -> list[Obj]:
+    """The pods belong to a StatefulSet, Job or JobSet, which somebody else may have made."""
+    kind, name = maker.split("/")
+    version = "batch/v1" if kind == "Job" else "apps/v1"
+    owner = {"apiVersion": version, "kind": kind, "name": name, "uid": name, "controller": True}
+    if above:
+        head = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": above.split("/")[0], "name": above.split("/")[1]}
+        meta["ownerReferences"] = [{**head, "uid": above, "controller": True}]
+    for user, held in zip(objects[::2], objects[1::2], strict=True):
+        owned_by_set([user, held])
+        user["metadata"]["ownerReferences"] = [owner]
+        user["status"]["phase"] = "Running"
+    made = {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "default", "uid": name, **meta},
+    }
+    return [*objects, {**made, "spec": spec}]
+
+
 STORAGE: Obj = {
     "apiVersion": "storage.k8s.io/v1",
     "kind": "StorageClass",
@@ -261,6 +281,18 @@ ROWS = [
     Row("all taken, with a controller behind", [CLASS, *on("a", gpus(2)), *owned_by_set(taken("a", "gpu-0", name="g")),
                                                 *owned_by_set(taken("a", "gpu-1")), *wants(1)], "FitsLater",
         [*HELD, "DevicesTaken"], ["free"], ["Evict"]),
+    Row("all taken by a stateful set", [CLASS, *on("a", gpus(2)), *made_by("StatefulSet/web", [
+        *taken("a", "gpu-0", name="web-0"), *taken("a", "gpu-1", name="web-1")], {"replicas": 2}), *wants(1)],
+        "FitsLater", [*HELD, "DevicesTaken"], ["free"], ["ScaleDown", "Evict"]),
+    Row("all taken by a job", [CLASS, *on("a", gpus(2)), *made_by("Job/train", [
+        *taken("a", "gpu-0", name="t-0"), *taken("a", "gpu-1", name="t-1")], {"parallelism": 2, "completions": 4}),
+        *wants(1)], "FitsLater", [*HELD, "DevicesTaken"], ["free"], ["LowerParallelism", "Suspend", "Evict"]),
+    Row("all taken by a job of one pod", [CLASS, *on("a", gpus(1)), *made_by("Job/train", taken("a", "gpu-0", name="t"),
+        {"parallelism": 1, "completions": 1}), *wants(1)], "FitsLater", [*HELD, "DevicesTaken"], ["free"],
+        ["Suspend", "Evict"]),
+    Row("taken by a job that Kueue admits", [CLASS, *on("a", gpus(1)), *made_by("Job/train", taken(
+        "a", "gpu-0", name="t"), {"parallelism": 1}, labels={"kueue.x-k8s.io/queue-name": "q"}), *wants(1)],
+        "FitsLater", [*HELD, "DevicesTaken"], ["free"], ["Evict"]),
     Row("slices are missing", [CLASS, node("a"), {**(s := resource_slice("a", gpus(1))), "spec": {
         **s["spec"], "pool": {**s["spec"]["pool"], "resourceSliceCount": 2}}}, *wants()], "FitsLater",
         [*HELD, "NoDevices", "PoolIncomplete"]),
@@ -363,6 +395,25 @@ def released(obj: Obj, gone: Obj) -> Obj:
     return {**obj, "status": {**obj["status"], "reservedFor": left} if left else {}} if left != users else obj
 
 
+COST = "controller.kubernetes.io/pod-deletion-cost"
+
+
+def surplus_of(maker: Obj, remedy: Any, objects: list[Obj]) -> list[Obj]:
+    """The pods that a controller deletes, the first to go first."""
+    scaled = (
+        change["patch"]["spec"]
+        for change in remedy.changes
+        if change["action"] == "patch" and "spec" in change["patch"]
+    )
+    counts = [next(iter(spec.values())) for spec in scaled if {"replicas", "parallelism", "suspend"} & spec.keys()]
+    owners = ((o, o["metadata"].get("ownerReferences") or [{}]) for o in objects if o["kind"] == "Pod")
+    own = [o for o, (owner, *_) in owners if owner.get("uid") == maker["metadata"]["uid"]]
+    own.sort(key=lambda o: int((o["metadata"].get("annotations") or {}).get(COST, 0)))
+    if maker["kind"] == "StatefulSet":
+        own.sort(key=lambda o: o["metadata"]["name"], reverse=True)
+    return own[: len(own) - (0 if counts[0] is True else counts[0])] if counts else []
+
+
 def driven(objects: list[Obj], before: list[Obj], remedy: Any) -> list[Obj]:
     """What drivers and controllers do: devices of new nodes, claims of new pods, taints that are a driver's."""
     slices = [o for o in before if o["kind"] == "ResourceSlice"]
@@ -383,10 +434,9 @@ def driven(objects: list[Obj], before: list[Obj], remedy: Any) -> list[Obj]:
             objects.append({**made, "spec": models[0]["spec"]})
             entries.append({"name": use["name"], "resourceClaimName": made["metadata"]["name"]})
         obj["status"] = {"phase": "Pending", "resourceClaimStatuses": entries}
-    if remedy.kind == "ScaleDown":
-        cost = "controller.kubernetes.io/pod-deletion-cost"
-        marked = [o for o in objects if (o["metadata"].get("annotations") or {}).get(cost) == "-1"]
-        return applied(objects, [{"action": "delete", "object": obj} for obj in marked])
+    for maker in [o for o in objects if o["kind"] in ("ReplicaSet", "StatefulSet", "Job")]:
+        surplus = surplus_of(maker, remedy, objects)
+        objects = applied(objects, [{"action": "delete", "object": obj} for obj in surplus])
     if remedy.kind == "RemoveDeviceTaint" and not remedy.changes:
         for obj in objects:
             for device in obj["spec"].get("devices") or () if obj["kind"] == "ResourceSlice" else ():
@@ -417,6 +467,17 @@ def test_confirmed_remedy_makes_subject_fit(name: str, objects: list[Obj], kind:
         made = ({"ClaimNotCreated"}, {"Unused", "Waiting"}, {"PodsMissing", "Waiting"})
         soon = then.verdict == "FitsLater" and types in made
         assert then.verdict in ("Starting", "Runs") or soon, (remedy, then)
+
+
+def test_evict_names_the_job_set_that_makes_pods_of_its_job_again() -> None:
+    job = {"parallelism": 1}
+    held = made_by("Job/train-w-0", taken("a", "gpu-0", name="t"), job, above="JobSet/train")
+    remedies = told([CLASS, *on("a", gpus(1)), *held, *wants(1)], "pod", "p").remedies
+    assert [remedy.kind for remedy in remedies] == ["Evict", "AddNodes"]
+    assert (
+        remedies[0].costs
+        == "1 running pod of priority 0 lost; jobset/train makes new ones that then wait, unless it is stopped"
+    )
 
 
 def test_tables_cover_all_verdicts_reasons_stages_and_remedies() -> None:

@@ -15,7 +15,7 @@ from haru.kube.meta import Obj, get_condition
 GATES = frozenset({"kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology", "kueue.x-k8s.io/elastic-job"})
 """The scheduling gates that Kueue sets and takes away."""
 WORKLOAD_ANNOTATION = "kueue.x-k8s.io/workload"
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 class KueueHold(NamedTuple):
@@ -45,10 +45,10 @@ def kueue_hold(
     namespace = pod["metadata"].get("namespace") or "default"
     found = workload_of(pod, workloads, owners)
     if found is None:
-        queue = label(pod, QUEUE_LABEL)
+        queue = label(pod, KUEUE_QUEUE_LABEL)
         return KueueHold("", "Kueue has no Workload for it yet", queue, _cluster_queue(namespace, queue, queues))
     spec = found.get("spec") or {}
-    queue = str(spec.get("queueName") or label(pod, QUEUE_LABEL))
+    queue = str(spec.get("queueName") or label(pod, KUEUE_QUEUE_LABEL))
     above = str(((found.get("status") or {}).get("admission") or {}).get("clusterQueue") or "")
     above = above or _cluster_queue(namespace, queue, queues)
     return KueueHold(str(found["metadata"]["name"]), state_of(found), queue, above, spec.get("active") is not False)

@@ -7,22 +7,23 @@ of preemption to say (`room`); where it gives up, the scheduler is asked about o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from haru.engine import Options, Snapshot
 from haru.engine.podgroup import UnansweredError
 from haru.engine.state import PodInfo, workload_of
 from haru.explain import hypothesis
-from haru.explain.changes import create, delete, listed, patch, pod_manifest
+from haru.explain.changes import create, delete, listed, pod_manifest
 from haru.explain.diagnosis.allocations import frees_text, held_by
 from haru.explain.diagnosis.diagnosis import Diagnosis
 from haru.explain.diagnosis.verdict import Victim, least, running_work
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.commands import FILE, placed, saved_pods
+from haru.explain.remedies.fewer_pods import fewer_pods, maker_of
 from haru.explain.remedies.node_openings import smallest
 from haru.explain.render.wording import counted
-from haru.kube.meta import Obj, controller_of
 
 _MOST_MOVED = 8
 
@@ -72,8 +73,12 @@ def evict(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagn
     pods = [pod for unit in ended for pod in unit.pods]
     changes = tuple(delete("v1", "Pod", p.key.name, p.key.namespace) for p in pods)
     owners = Counter(workload_of(pod) for pod in pods)
-    claims = {held.claim: held for pod in pods for held in held_by(snapshot, pod)}
-    freed = frees_text(snapshot, tuple(claims.values()))
+
+    def frees(gone: Sequence[PodInfo]) -> str:
+        claims = {held.claim: held for pod in gone for held in held_by(snapshot, pod)}
+        return frees_text(snapshot, tuple(claims.values()))
+
+    freed = frees(pods)
     if len(pods) == 1:
         owner = workload_of(pods[0])
         own = owner in (f"pod/{pods[0].key.name}", "")
@@ -85,51 +90,29 @@ def evict(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagn
     own_priority = max((p.priority for p in work.pending(snapshot)), default=0)
     above = max(unit.priority for unit in ended) > own_priority
     cost = 10 + len(pods) + (_MORE_IMPORTANT if above else 0)
-    scaled = list(_scaled_down(snapshot, pods, freed, cost - 1))
-    yield from scaled
+    fewer = list(fewer_pods(snapshot, work, options, pods, frees))
+    yield from (replace(one, cost=cost - len(pods) + one.cost - 1) for one in fewer)
     if any(_takes_again(pod, own_priority) for pod in pods):
         return
     new = placed_anew(snapshot, work, options, pods)
-    if new is None and not scaled:
-        then = ", which may take that room at once unless it is scaled down first"
-        yield Remedy("Evict", text, changes, cost + _UNSURE, False, _costs(ended, owners, then))
+    makers = dict.fromkeys(maker_of(snapshot, pod) for pod in pods)
+    if new is None and not fewer:
+        then = f", which may take that room at once unless {_stopped(makers)} first"
+        yield Remedy("Evict", text, changes, cost + _UNSURE, False, _costs(ended, makers, then))
     elif new is not None:
-        then = " that then wait, unless it is scaled down" if new < len(pods) else ""
-        yield Remedy("Evict", text, changes, cost, True, _costs(ended, owners, then))
+        then = f" that then wait, unless {_stopped(makers)}" if new < len(pods) else ""
+        yield Remedy("Evict", text, changes, cost, True, _costs(ended, makers, then))
 
 
-_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_SCALED = ("deployment/", "replicaset/", "statefulset/")
 
 
-def _scaled_down(snapshot: Snapshot, pods: Sequence[PodInfo], freed: str, cost: int) -> Iterator[Remedy]:
-    """The same pods to end for good: fewer replicas of who makes them, those pods to go first.
-
-    Nothing unless all of them are of ReplicaSets that are known. Source: KEP-2255 (pod deletion cost); pods that wait
-    go before those that have a place, whatever they cost.
-    """
-    by_owner: dict[tuple[str, str], list[PodInfo]] = {}
-    for pod in pods:
-        owner = pod.controller or {}
-        if owner.get("kind") != "ReplicaSet" or f"{pod.key.namespace}/{owner['name']}" not in snapshot.objects(
-            "ReplicaSet"
-        ):
-            return
-        by_owner.setdefault((pod.key.namespace, str(owner["name"])), []).append(pod)
-    marks, scales, texts = [], [], []
-    for (namespace, name), own in by_owner.items():
-        found = snapshot.objects("ReplicaSet")[f"{namespace}/{name}"]
-        above = controller_of(found)
-        kind, target = ("Deployment", above["name"]) if above is not None else ("ReplicaSet", name)
-        replicas = min(int((found.get("spec") or {}).get("replicas") or 0), _placed_of(snapshot, found)) - len(own)
-        if replicas < 0:
-            return
-        body = {"metadata": {"annotations": {_DELETION_COST: "-1"}}}
-        marks += [patch("v1", "Pod", pod.key.name, body, namespace) for pod in own]
-        scales.append(patch("apps/v1", kind, target, {"spec": {"replicas": replicas}}, namespace))
-        texts.append(f"{kind.lower()}/{target} to {replicas}")
-    text = f"scale {listed(texts)}" + (f" (frees {freed})" if freed else "")
-    costs = f"{counted(len(pods), 'running pod')} lost: {listed([pod.key.name for pod in pods])}"
-    yield Remedy("ScaleDown", text, (*marks, *scales), cost, True, costs)
+def _stopped(makers: Iterable[str]) -> str:
+    """What keeps who makes pods from making these again."""
+    known = list(makers)
+    if all(maker.startswith(_SCALED) for maker in known):
+        return "it is scaled down"
+    return "it is suspended" if all(maker.startswith("job/") for maker in known) else "it is stopped"
 
 
 def _takes_again(pod: PodInfo, priority: int) -> bool:
@@ -177,20 +160,15 @@ def _with_replacements(
     return after, count
 
 
-def _placed_of(snapshot: Snapshot, owner: Obj) -> int:
-    """How many pods of an owner have a place."""
-    uid = owner["metadata"].get("uid")
-    return sum(bool(pod.node) and (pod.controller or {}).get("uid") == uid for pod in snapshot.pods.values())
-
-
-def _costs(ended: Sequence[Victim], owners: Counter[str], then: str) -> str:
+def _costs(ended: Sequence[Victim], makers: Iterable[str], then: str) -> str:
     pods = sum(len(unit.pods) for unit in ended)
     highest = max(unit.priority for unit in ended)
     text = f"{counted(pods, 'running pod')} of priority {highest if len(ended) == 1 else f'up to {highest}'} lost"
-    remade = [owner for owner in owners if not owner.startswith(("pod/", "podgroup/"))]
+    remade = [maker for maker in makers if not maker.startswith(("pod/", "podgroup/"))]
     if remade:
         text += f"; {listed(remade)} makes new ones{then}"
-    return text
+    jobs = [maker for maker in remade if maker.startswith("job/")]
+    return f"{text}; {listed(jobs)} counts {counted(pods, 'failure')}" if jobs and jobs == remade else text
 
 
 def _candidates(snapshot: Snapshot, work: WorkloadUnit, found: Diagnosis) -> list[Victim]:

@@ -1,0 +1,222 @@
+"""Who makes running pods, told to make fewer: pods that are only deleted would be made again.
+
+A ReplicaSet lets pods go by their deletion cost (KEP-2255), a StatefulSet the highest ordinals first. A suspended Job
+has no pods (KEP-2232); with a lower parallelism it lets those go first that became ready last. Pods that wait go before
+those that have a place. Whoever is told by somebody else how many pods to make is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+from haru.engine import Options, Snapshot
+from haru.engine.state import PodInfo, workload_of
+from haru.explain import hypothesis
+from haru.explain.changes import delete, listed, patch
+from haru.explain.diagnosis.workload_unit import WorkloadUnit
+from haru.explain.explanation import Remedy
+from haru.explain.render.wording import counted
+from haru.gangs import KUEUE_QUEUE_LABEL
+from haru.kube.meta import Obj, controller_of, get_condition, labels_of
+
+_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_MOST_ENDS = 16
+Pods = tuple[PodInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fewer:
+    """One way to have fewer pods. `ends`: one of these sets of pods goes, and which one may be chance."""
+
+    kind: str
+    text: str
+    changes: tuple[Obj, ...]
+    ends: tuple[Pods, ...]
+    also: str = ""
+    """What else it costs."""
+
+
+def fewer_pods(
+    snapshot: Snapshot, work: WorkloadUnit, options: Options, pods: Sequence[PodInfo], frees: Callable[[Pods], str]
+) -> Iterator[Remedy]:
+    """Return the same pods to end for good, or as few others of the same workloads as help.
+
+    Nothing where one of them is made by who is not known. The cost of a remedy is the number of pods that it ends.
+    """
+    by_owner: dict[tuple[str, str, str], list[PodInfo]] = {}
+    for pod in pods:
+        owner = pod.controller or {}
+        own = (str(owner.get("kind") or "Pod"), pod.key.namespace, str(owner.get("name") or pod.key.name))
+        by_owner.setdefault(own, []).append(pod)
+    if all(kind == "Pod" for kind, *_ in by_owner):
+        return
+    ways = [list(_ways(snapshot, *owner, own)) for owner, own in by_owner.items()]
+    if not all(ways):
+        return
+
+    def fits(ended: Pods) -> bool:
+        return work.fits(hypothesis.without_pods(snapshot, [pod.key.path for pod in ended]), options)
+
+    if len(ways) == 1:
+        found: dict[str, _Fewer] = {}
+        for way in ways[0]:
+            if way.kind not in found and all(map(fits, way.ends)):
+                found[way.kind] = way
+                yield _remedy([way], frees)
+    elif fits(tuple(pod for way in ways for pod in way[-1].ends[0])):
+        yield _remedy([way[-1] for way in ways], frees)
+
+
+def _remedy(ways: Sequence[_Fewer], frees: Callable[[Pods], str]) -> Remedy:
+    ended = tuple(pod for way in ways for pod in way.ends[0])
+    running = [pod.key.name for pod in ended if pod.node]
+    kind = next((way.kind for way in ways if way.kind != "Evict"), "Evict")
+    text = listed([way.text for way in ways])
+    if all(way.kind == "ScaleDown" for way in ways):
+        text = f"scale {listed([way.text.removeprefix('scale ') for way in ways])}"
+    freed = frees(ended)
+    text += f" (frees {freed})" if freed else ""
+    names = f": {listed(running)}" if all(len(way.ends) == 1 for way in ways) else ""
+    also = dict.fromkeys(way.also for way in ways if way.also)
+    costs = "; ".join([f"{counted(len(running), 'running pod')} lost{names}", *also])
+    return Remedy(kind, text, tuple(change for way in ways for change in way.changes), len(running), True, costs)
+
+
+def _ways(snapshot: Snapshot, kind: str, namespace: str, name: str, pods: Sequence[PodInfo]) -> Iterator[_Fewer]:
+    """What ends these pods of one owner, the least first; the last of them ends these for sure."""
+    if kind == "Pod":
+        gone = tuple(delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in pods)
+        yield _Fewer("Evict", f"end {listed([f'pod {pod.key.name}' for pod in pods])}", gone, (tuple(pods),))
+        return
+    found = snapshot.objects(kind).get(f"{namespace}/{name}")
+    if found is None or kind not in _WAYS or _told_by(found, kind):
+        return
+    own = [pod for pod in snapshot.pods.values() if _is_made_by(pod, found) and not (pod.terminal or pod.deleting)]
+    yield from _WAYS[kind](found, own, pods)
+
+
+def _told_by(found: Obj, kind: str) -> str:
+    """Who else says how many pods it makes, and would undo what a person says."""
+    above = controller_of(found)
+    if above is not None and above["kind"] != _ABOVE.get(kind):
+        return f"{str(above['kind']).lower()}/{above['name']}"
+    if kind == "Job" and KUEUE_QUEUE_LABEL in labels_of(found):
+        return "Kueue"
+    manager = str((found.get("spec") or {}).get("managedBy") or _JOB_CONTROLLER) if kind == "Job" else _JOB_CONTROLLER
+    return "" if manager == _JOB_CONTROLLER else manager
+
+
+_ABOVE = {"ReplicaSet": "Deployment", "Job": "CronJob"}
+"""Who makes them, and leaves the number of their pods to people (a Deployment: to its own field)."""
+_JOB_CONTROLLER = "kubernetes.io/job-controller"
+
+
+def maker_of(snapshot: Snapshot, pod: PodInfo) -> str:
+    """Return who makes a pod again once it is gone; as of a pod of its own, nobody: `pod/x`, `podgroup/x`."""
+    owner = pod.controller or {}
+    found = snapshot.objects(str(owner.get("kind"))).get(f"{pod.key.namespace}/{owner.get('name')}")
+    return (_told_by(found, owner["kind"]) if found is not None else "") or workload_of(pod)
+
+
+def _is_made_by(pod: PodInfo, owner: Obj) -> bool:
+    return bool((pod.controller or {}).get("uid") == owner["metadata"].get("uid"))
+
+
+def _of_replica_set(found: Obj, own: Sequence[PodInfo], pods: Sequence[PodInfo]) -> Iterator[_Fewer]:
+    """Fewer replicas, these pods to go first; pods that wait go before those that have a place, whatever they cost."""
+    above, namespace = controller_of(found), pods[0].key.namespace
+    kind, target = ("Deployment", above["name"]) if above is not None else ("ReplicaSet", found["metadata"]["name"])
+    placed = sum(bool(pod.node) for pod in own)
+    replicas = min(int((found.get("spec") or {}).get("replicas") or 0), placed) - len(pods)
+    if replicas < 0:
+        return
+    body = {"metadata": {"annotations": {_DELETION_COST: "-1"}}}
+    marks = [patch("v1", "Pod", pod.key.name, body, namespace) for pod in pods] if replicas else []
+    scale = patch("apps/v1", kind, target, {"spec": {"replicas": replicas}}, namespace)
+    yield _Fewer("ScaleDown", f"scale {kind.lower()}/{target} to {replicas}", (*marks, scale), (tuple(pods),))
+
+
+def _of_stateful_set(found: Obj, own: Sequence[PodInfo], pods: Sequence[PodInfo]) -> Iterator[_Fewer]:
+    """Fewer replicas, as few fewer as help: none but the highest ordinals can go.
+
+    One after the other they go only once all that stay are ready.
+    """
+    meta, spec = found["metadata"], found.get("spec") or {}
+    first = int((spec.get("ordinals") or {}).get("start") or 0)
+    by_number = {_ordinal(pod): pod for pod in own}
+    lowest = min(_ordinal(pod) for pod in pods)
+    last = first + int(1 if spec.get("replicas") is None else spec["replicas"])
+    kept = (by_number.get(number) for number in range(first, lowest))
+    if lowest < first or (spec.get("podManagementPolicy") != "Parallel" and any(_is_unready(pod) for pod in kept)):
+        return
+    for number in range(last - 1, lowest - 1, -1):
+        ended = tuple(pod for ordinal, pod in sorted(by_number.items()) if ordinal >= number)
+        body = {"spec": {"replicas": number - first}}
+        change = patch("apps/v1", "StatefulSet", meta["name"], body, pods[0].key.namespace)
+        if sum(bool(pod.node) for pod in ended) >= len(pods):
+            yield _Fewer("ScaleDown", f"scale statefulset/{meta['name']} to {number - first}", (change,), (ended,))
+
+
+def _ordinal(pod: PodInfo) -> int:
+    number = pod.key.name.rpartition("-")[2]
+    return int(number) if number.isdigit() else -1
+
+
+def _is_unready(pod: PodInfo | None) -> bool:
+    """Whether it holds up those after it; a pod of which no condition is told does not."""
+    ready = get_condition(pod.obj, "Ready") if pod is not None else None
+    return pod is None or not pod.node or (ready is not None and ready.get("status") != "True")
+
+
+def _of_job(found: Obj, own: Sequence[PodInfo], pods: Sequence[PodInfo]) -> Iterator[_Fewer]:
+    """A lower parallelism, or none of its pods until somebody resumes it."""
+    name, namespace = found["metadata"]["name"], pods[0].key.namespace
+    placed = [pod for pod in own if pod.node]
+    fewer = len(placed) - len(pods)
+    going = _first_to_go(placed, len(pods)) if fewer and not any(pod.group for pod in own) else ()
+    if going:
+        change = patch("batch/v1", "Job", name, {"spec": {"parallelism": fewer}}, namespace)
+        yield _Fewer("LowerParallelism", f"let job/{name} run {counted(fewer, 'pod')} at a time", (change,), going)
+    change = patch("batch/v1", "Job", name, {"spec": {"suspend": True}}, namespace)
+    also = f"it starts over once somebody resumes it: kubectl patch job {name} -n {namespace} -p '{_RESUMED}'"
+    yield _Fewer("Suspend", f"suspend job/{name}", (change,), (tuple(own),), also)
+
+
+_RESUMED = '{"spec":{"suspend":false}}'
+
+
+def _first_to_go(placed: Sequence[PodInfo], count: int) -> tuple[Pods, ...]:
+    """Each set of so many pods that a Job may let go; nothing where there are too many to try."""
+    order = sorted(placed, key=_removal_rank)
+    edge = _removal_rank(order[count - 1])
+    sure = tuple(pod for pod in order if _removal_rank(pod) < edge)
+    tied = [pod for pod in order if _removal_rank(pod) == edge]
+    more = count - len(sure)
+    return tuple((*sure, *some) for some in combinations(tied, more)) if comb(len(tied), more) <= _MOST_ENDS else ()
+
+
+_PHASES = {"Pending": 0, "Unknown": 1}
+
+
+def _removal_rank(pod: PodInfo) -> tuple[object, ...]:
+    """What goes first is least: not running, not ready, ready for the shortest time, restarted, new."""
+    ready = get_condition(pod.obj, "Ready") or {}
+    is_ready = ready.get("status") == "True"
+    restarts = max((int(s.get("restartCount") or 0) for s in pod.status.get("containerStatuses") or ()), default=0)
+    since = _newest_first(str(ready.get("lastTransitionTime") or "")) if is_ready else ()
+    created = _newest_first(str(pod.obj["metadata"].get("creationTimestamp") or ""))
+    return _PHASES.get(str(pod.status.get("phase")), 2), is_ready, since, -restarts, created
+
+
+def _newest_first(time: str) -> tuple[int, ...]:
+    return tuple(-ord(character) for character in time)
+
+
+_WAYS: dict[str, Callable[[Obj, Sequence[PodInfo], Sequence[PodInfo]], Iterator[_Fewer]]] = {
+    "ReplicaSet": _of_replica_set,
+    "StatefulSet": _of_stateful_set,
+    "Job": _of_job,
+}
