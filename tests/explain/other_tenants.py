@@ -11,7 +11,7 @@ from haru.api.snapshot import Snapshot
 
 Obj = dict[str, Any]
 MINE, THEIRS = "default", "team-zebra"
-_OF_A_NAMESPACE = ("Pod", "ResourceClaim", "ReplicaSet", "Deployment", "StatefulSet", "DaemonSet", "PodGroup")
+_OF_A_NAMESPACE = ("Pod", "ResourceClaim", "ReplicaSet", "Deployment", "StatefulSet", "DaemonSet", "Job", "PodGroup")
 
 
 def among_others(one: Situation) -> Situation:
