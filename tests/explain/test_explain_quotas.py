@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine_objects import Obj, allocated, allocation, claim, device_class, node, options, pod, resource_slice
+from engine_objects import (
+    Obj,
+    allocated,
+    allocation,
+    claim,
+    device_class,
+    node,
+    options,
+    pod,
+    pod_group,
+    resource_slice,
+)
 
 from haru.accounting.device_states import card_states
 from haru.engine import SchedulerCache
@@ -33,6 +44,16 @@ def cards(count: int = 4) -> list[Obj]:
     return [known, node("a"), resource_slice("a", count)]
 
 
+def claim_template(name: str, count: int) -> Obj:
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": count}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    }
+
+
 def asked_about(job: Obj, *objects: Obj) -> Any:
     snapshot = SchedulerCache.of([*objects, job]).snapshot()
     return explain(snapshot, "job", job, options=options())
@@ -55,7 +76,35 @@ def test_job_over_quota_reports_numbers_and_raise_quota_remedy() -> None:
     }
     first = told.remedies[0]
     assert (first.kind, first.confirmed) == ("RaiseQuota", True)
-    assert first.changes[0]["patch"] == {"spec": {"hard": {"requests.nvidia.com/gpu": "7"}}}
+    assert first.changes[0]["patch"] == {"spec": {"hard": {"requests.nvidia.com/gpu": "11"}}}
+
+
+def test_raise_quota_lets_all_members_of_a_gang_in_and_all_their_claims() -> None:
+    """Of pods and claims: eight members, of which each asks for one device."""
+    classes = "gpu.deviceclass.resource.k8s.io/devices"
+    template = claim_template("t", 1)
+    claims = [{"name": "c", "resourceClaimTemplateName": "t"}]
+    shape = {"parallelism": 8, "completions": 8, "completionMode": "Indexed"}
+    job = maker("Job", "train", shape, resourceClaims=claims, restartPolicy="Never")
+    job["spec"]["template"]["spec"]["containers"][0]["resources"] = {}
+    full = quota({"pods": "5", classes: "6"}, {"pods": "5", classes: "2"})
+    told = asked_about(job, full, quota({classes: "4"}, {classes: "1"}, "few"), template, *cards(16))
+    first = told.remedies[0]
+    assert (told.verdict, first.kind, first.confirmed) == ("FitsIf", "RaiseQuota", True)
+    assert first.summary == f"raise the quotas cards to {classes}=10, pods=13 and few to {classes}=9"
+    hard = [change["patch"]["spec"]["hard"] for change in first.changes]
+    assert hard == [{classes: "10", "pods": "13"}, {classes: "9"}]
+
+
+def test_raise_quota_covers_claims_of_all_waiting_members() -> None:
+    name = "gpu.deviceclass.resource.k8s.io/devices"
+    members = [pod(f"w-{number}", group="g") for number in range(3)]
+    for member in members:
+        member["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": "t"}]
+    objects = [pod_group("g", 3), *members, quota({name: "5"}, {name: "5"}), claim_template("t", 2), *cards(8)]
+    told = explain(SchedulerCache.of(objects).snapshot(), "podgroup", objects[0], options=options())
+    assert told.verdict == "FitsIf", "six together are more than five"
+    assert told.remedies[0].summary == f"raise the quota cards to {name}=11"
 
 
 def test_quota_below_request_gives_fits_if_with_raise_quota() -> None:
@@ -89,13 +138,7 @@ def test_quota_with_free_amount_is_not_reported() -> None:
 
 def test_pod_with_claim_over_quota_reports_quota() -> None:
     name = "gpu.deviceclass.resource.k8s.io/devices"
-    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": 3}}
-    template = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": "t", "namespace": "default"},
-        "spec": {"spec": {"devices": {"requests": [request]}}},
-    }
+    template = claim_template("t", 3)
     waits = pod("w")
     waits["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": "t"}]
     objects = [quota({name: "4"}, {name: "2"}), template, waits, *cards()]

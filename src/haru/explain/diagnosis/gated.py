@@ -83,8 +83,11 @@ def _corrections(snapshot: Snapshot, work: WorkloadUnit, hold: Reason, options: 
 def _refused_claim(snapshot: Snapshot, work: WorkloadUnit) -> quotas.Refusal | None:
     """Why a claim is not made: a quota has no room for it."""
     generated = with_generated_claims(snapshot, work.pending(snapshot))
-    for claim in generated[1].values() if generated is not None else ():
-        refused = quotas.refusal(snapshot, claim)
+    claims = list(generated[1].values()) if generated is not None else []
+    for claim in claims:
+        refused = quotas.refusal(
+            snapshot, claim, [(one, 1) for one in claims], len(claims) if work.group is not None else 1
+        )
         if refused is not None:
             return refused
     return None

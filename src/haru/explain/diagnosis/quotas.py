@@ -7,7 +7,7 @@ Source: admission plugin ResourceQuota, as behaviour.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -15,56 +15,65 @@ from haru.engine import Reason, Snapshot
 from haru.engine.state import PodInfo
 from haru.explain.changes import patch
 from haru.explain.explanation import Remedy
+from haru.kube.jobs import is_gang_job
 from haru.kube.meta import Obj, controller_of, get_condition
-from haru.kube.quantity import parse_quantity
-from haru.kube.quota.checking import QuotaRefusal, Write, charges, evaluator_of
+from haru.kube.quantity import Quantity, parse_quantity
+from haru.kube.quota.checking import QuotaRefusal, Write, charges, evaluator_of, in_scopes
 from haru.kube.quota.claims import extended_names
-from haru.kube.quota.usage import Surroundings
+from haru.kube.quota.usage import Evaluator, Surroundings, add
 from haru.kube.workload_pods import made_by
 
 _ALONE = {"WorkloadWithJob": False}
 _NEVER_OVERDUE = datetime(1970, 1, 1, tzinfo=UTC)
+Lacking = tuple[Obj, int]
+"""An object that has still to be made, and how many like it."""
 MAKERS = ("Job", "ReplicaSet", "StatefulSet")
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A quota's refusal of one object. `can_wait`: there will be room once others give back what they use."""
+    """A quota's refusal of one object. `can_wait`: there will be room once others give back what they use.
+
+    `raised` are the limits, by quota, with which all of the workload is let in.
+    """
 
     reason: Reason
     namespace: str
     can_wait: bool
+    raised: Mapping[str, Mapping[str, str]]
 
     def remedy(self, confirmed: bool) -> tuple[Remedy, ...]:
-        """To raise the quota by what is lacking; nothing where more than room is lacking."""
-        data = self.reason.data
-        if not data.get("requested"):
+        """To raise the quotas by what is lacking; nothing where more than room is lacking."""
+        if not self.reason.data.get("requested"):
             return ()
-        wanted = {
-            name: str(parse_quantity(data["used"][name]) + parse_quantity(amount))
-            for name, amount in data["requested"].items()
-        }
-        listed = ", ".join(f"{name}={amount}" for name, amount in wanted.items())
-        text = f"raise the quota {data['quota']} to {listed}"
-        change = patch("v1", "ResourceQuota", data["quota"], {"spec": {"hard": wanted}}, self.namespace)
-        return (Remedy("RaiseQuota", text, (change,), 1, confirmed, "the namespace may use more than it was given"),)
+        texts = [
+            f"{quota} to {', '.join(f'{name}={amount}' for name, amount in limits.items())}"
+            for quota, limits in self.raised.items()
+        ]
+        text = f"raise the quota{'s' if len(texts) > 1 else ''} {' and '.join(texts)}"
+        changes = tuple(
+            patch("v1", "ResourceQuota", quota, {"spec": {"hard": dict(limits)}}, self.namespace)
+            for quota, limits in self.raised.items()
+        )
+        return (Remedy("RaiseQuota", text, changes, 1, confirmed, "the namespace may use more than it was given"),)
 
 
-def refusal(snapshot: Snapshot, obj: Obj) -> Refusal | None:
-    """Why a pod or a claim would not be let in; None if quotas have room for it."""
+def refusal(snapshot: Snapshot, obj: Obj, every: Sequence[Lacking] = (), at_once: int = 1) -> Refusal | None:
+    """Why a pod or a claim would not be let in; None if quotas have room for it.
+
+    `every` is all that its workload lacks, itself included; `at_once` of its kind the workload needs together.
+    """
     namespace = obj["metadata"]["namespace"]
     quotas = [
         _as_told(quota)
         for quota in snapshot.objects("ResourceQuota").values()
         if quota["metadata"]["namespace"] == namespace and quota.get("status")
     ]
-    group, plural = ("", "pods") if obj["kind"] == "Pod" else ("resource.k8s.io", "resourceclaims")
-    evaluator = evaluator_of(group, plural)
-    if not quotas or evaluator is None:
+    if not quotas:
         return None
     around = Surroundings(_NEVER_OVERDUE, extended_names(snapshot.objects("DeviceClass").values()))
     try:
-        charges(Write(evaluator, "", obj, None, around), quotas)
+        charges(Write(_evaluator(obj), "", obj, None, around), quotas)
     except QuotaRefusal as error:
         data = {
             "quota": error.quota,
@@ -72,10 +81,38 @@ def refusal(snapshot: Snapshot, obj: Obj) -> Refusal | None:
             "used": dict(error.used),
             "limited": dict(error.limited),
         }
-        room = all(parse_quantity(error.requested[n]) <= parse_quantity(error.limited[n]) for n in error.requested)
+        limits = {name: parse_quantity(amount) for name, amount in error.limited.items()}
+        room = all(_times(parse_quantity(each), at_once) <= limits[name] for name, each in error.requested.items())
         reason = Reason("QuotaExceeded", str(error), data if error.quota else {})
-        return Refusal(reason, namespace, bool(error.quota) and room)
+        return Refusal(reason, namespace, bool(error.quota) and room, _raised(quotas, every or [(obj, 1)], around))
     return None
+
+
+def _evaluator(obj: Obj) -> Evaluator:
+    found = evaluator_of("", "pods") if obj["kind"] == "Pod" else evaluator_of("resource.k8s.io", "resourceclaims")
+    assert found is not None
+    return found
+
+
+def _times(amount: Quantity, count: int) -> Quantity:
+    return sum([amount] * count, Quantity(0))
+
+
+def _raised(quotas: Sequence[Obj], objects: Sequence[Lacking], around: Surroundings) -> dict[str, dict[str, str]]:
+    """The limits that are lower than what is used with all these objects, raised to that."""
+    found: dict[str, dict[str, str]] = {}
+    for quota in quotas:
+        hard, total = quota["status"]["hard"], {n: parse_quantity(v) for n, v in quota["status"]["used"].items()}
+        for obj, count in objects:
+            evaluator = _evaluator(obj)
+            if in_scopes(evaluator, quota, obj):
+                usage = evaluator.usage(obj, around)
+                names = (name for name in evaluator.names(hard, around) if name in usage)
+                add(total, {name: _times(usage[name], count) for name in names})
+        limits = {name: str(total[name]) for name in sorted(hard) if total[name] > parse_quantity(hard[name])}
+        if limits:
+            found[quota["metadata"]["name"]] = limits
+    return found
 
 
 def _as_told(quota: Obj) -> Obj:
@@ -101,7 +138,9 @@ def unmade(snapshot: Snapshot, maker: Obj, living: int | None = None) -> Unmade 
     if not missing:
         return None
     pod = _next_pod(maker)
-    refused = refusal(snapshot, pod.obj)
+    lacked = [pod.obj, *_claims_of(snapshot, pod)]
+    at_once = _wanted(maker) if maker["kind"] == "Job" and is_gang_job(maker) else 1
+    refused = refusal(snapshot, pod.obj, [(obj, missing) for obj in lacked], at_once)
     return Unmade(pod, missing, refused) if refused is not None else None
 
 
@@ -144,6 +183,14 @@ def _wanted(maker: Obj) -> int:
     if spec.get("completions") is None:
         return wanted
     return min(wanted, int(spec["completions"]) - int(status.get("succeeded") or 0))
+
+
+def _claims_of(snapshot: Snapshot, pod: PodInfo) -> list[Obj]:
+    """The claims that are made for a pod from templates, as far as quotas count them."""
+    templates = snapshot.objects("ResourceClaimTemplate")
+    named = (templates.get(f"{pod.key.namespace}/{entry.template_name}") for entry in pod.claims)
+    specs = (((template.get("spec") or {}).get("spec") or {}) for template in named if template is not None)
+    return [{"kind": "ResourceClaim", "metadata": {"namespace": pod.key.namespace}, "spec": spec} for spec in specs]
 
 
 def _next_pod(maker: Obj) -> PodInfo:

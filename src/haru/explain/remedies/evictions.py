@@ -7,7 +7,7 @@ of preemption to say (`room`); where it gives up, the scheduler is asked about o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from haru.engine import Options, Snapshot
@@ -95,7 +95,8 @@ def evict(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagn
     if any(_takes_again(pod, own_priority) for pod in pods):
         return
     new = placed_anew(snapshot, work, options, pods)
-    makers = dict.fromkeys(maker_of(snapshot, pod) for pod in pods)
+    every = dict.fromkeys(maker_of(snapshot, pod) for pod in pods)
+    makers = [maker for maker in every if not maker.startswith(("pod/", "podgroup/"))]
     if new is None and not fewer:
         then = f", which may take that room at once unless {_stopped(makers)} first"
         yield Remedy("Evict", text, changes, cost + _UNSURE, False, _costs(ended, makers, then))
@@ -107,12 +108,11 @@ def evict(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagn
 _SCALED = ("deployment/", "replicaset/", "statefulset/")
 
 
-def _stopped(makers: Iterable[str]) -> str:
+def _stopped(makers: Sequence[str]) -> str:
     """What keeps who makes pods from making these again."""
-    known = list(makers)
-    if all(maker.startswith(_SCALED) for maker in known):
+    if all(maker.startswith(_SCALED) for maker in makers):
         return "it is scaled down"
-    return "it is suspended" if all(maker.startswith("job/") for maker in known) else "it is stopped"
+    return "it is suspended" if all(maker.startswith("job/") for maker in makers) else "it is stopped"
 
 
 def _takes_again(pod: PodInfo, priority: int) -> bool:
@@ -160,15 +160,14 @@ def _with_replacements(
     return after, count
 
 
-def _costs(ended: Sequence[Victim], makers: Iterable[str], then: str) -> str:
+def _costs(ended: Sequence[Victim], makers: Sequence[str], then: str) -> str:
     pods = sum(len(unit.pods) for unit in ended)
     highest = max(unit.priority for unit in ended)
     text = f"{counted(pods, 'running pod')} of priority {highest if len(ended) == 1 else f'up to {highest}'} lost"
-    remade = [maker for maker in makers if not maker.startswith(("pod/", "podgroup/"))]
-    if remade:
-        text += f"; {listed(remade)} makes new ones{then}"
-    jobs = [maker for maker in remade if maker.startswith("job/")]
-    return f"{text}; {listed(jobs)} counts {counted(pods, 'failure')}" if jobs and jobs == remade else text
+    if makers:
+        text += f"; {listed(makers)} makes new ones{then}"
+    jobs = makers and all(maker.startswith("job/") for maker in makers)
+    return f"{text}; {listed(makers)} counts {counted(pods, 'failure')}" if jobs else text
 
 
 def _candidates(snapshot: Snapshot, work: WorkloadUnit, found: Diagnosis) -> list[Victim]:
