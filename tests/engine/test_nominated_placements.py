@@ -125,6 +125,18 @@ def test_claim_reserved_for_other_pod_of_that_name_keeps_nothing() -> None:
     assert ask(cluster, "late").status == "scheduled"
 
 
+def test_anti_affinity_of_nominated_pod_refuses_only_members_that_it_selects() -> None:
+    """Node `b` takes one of both, and the member that `first` keeps off `a` comes first."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "p0"}}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    first = pod("first", priority=5, affinity={"podAntiAffinity": required})
+    first["status"]["nominatedNodeName"] = "a"
+    members = [pod(name, group="g", cpu="2") for name in ("p0", "p1")]
+    cluster = cluster_of(node("a"), node("b", cpu="2"), first, pod_group("g", 2), *members)
+    decision = ask(cluster, "p0", "p1", group="g")
+    assert [(member.status, member.node) for member in decision.members] == [("scheduled", "b"), ("scheduled", "a")]
+
+
 def test_nominated_placement_on_deleted_node_blocks_nothing() -> None:
     cluster = promised()
     cluster.apply(node("b"))

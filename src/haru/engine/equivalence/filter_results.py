@@ -102,7 +102,7 @@ class FilterResultCache:
         signature = shared.pod_signature(self._overlay, pod)
         later_passes = self._later_passes(pod)
         lasting = not (pod.volume_claims or later_passes) and self._is_lasting(demand)
-        key = pod.shape, demand.shape, signature.key
+        key = pod.shape, demand.shape, signature.key, tuple([found.key for _, found in later_passes])
         limit = min(_MAX_SIGNATURES, max(1, _MAX_RESULTS // max(1, len(self._nodes))))
         next_results: dict[Hashable, NextResult]
         next_results = (self._cache if lasting else self._attempt_cache).get_or_compute("next results", key, dict)
@@ -154,8 +154,9 @@ class FilterResultCache:
         return self._shared.pod_signature(self._overlay, pod).key
 
     def reads_labels(self, pod: PodInfo, keys: Collection[str]) -> bool:
-        """Return whether rules may tell pods of one shape apart by some of their labels."""
-        return self._caught_up().reads_labels(self._overlay, pod, keys)
+        """Return whether rules may tell pods of one shape apart by some of their labels, in any pass."""
+        passes = ((self._caught_up(), self._overlay), *self._later_shared())
+        return any(shared.reads_labels(overlay, pod, keys) for shared, overlay in passes)
 
     def _caught_up(self) -> SharedPreFilterState:
         shared = self._cache.get_or_compute("prefilter", None, self._new_shared)
@@ -194,28 +195,29 @@ class FilterResultCache:
         extended = [json.dumps(use.claim.get("spec"), sort_keys=True) for use in uses[len(demand.pending) :]]
         return (demand.asked, *extended), lambda: self._decoder.claims(uses)
 
-    def _later_passes(self, pod: PodInfo) -> tuple[PreFilterState, ...]:
-        """Return the rules between pods that hold for a pod in each later pass; empty if there are none."""
+    def _later_passes(self, pod: PodInfo) -> Sequence[tuple[SharedPreFilterState, PodSignature]]:
+        """Return what tells a pod from others in each later pass; empty if no rules between pods hold there."""
+        found = [(shared, shared.pod_signature(later, pod)) for shared, later in self._later_shared()]
+        return found if any(signature.hard or signature.has_affinity for _, signature in found) else ()
+
+    def _later_shared(self) -> Sequence[tuple[SharedPreFilterState, Overlay]]:
+        """Return what pods share in each later pass."""
         passes = self._overlay.passes[1:]
         if not passes:
             return ()
         all_shared = self._attempt_cache.get_or_compute(
             "prefilter of later passes", None, lambda: [self._new_shared() for _ in passes]
         )
-        signatures = []
         for shared, later in zip(all_shared, passes, strict=True):
             shared.catch_up(later)
-            signatures.append(shared.pod_signature(later, pod))
-        if not any(signature.hard or signature.has_affinity for signature in signatures):
-            return ()
-        return tuple(PreFilterState(shared, found) for shared, found in zip(all_shared, signatures, strict=True))
+        return list(zip(all_shared, passes, strict=True))
 
     def _new_feasibility(
         self,
         shared: SharedPreFilterState,
         signature: PodSignature,
         demand: DeviceDemand,
-        later_passes: tuple[PreFilterState, ...],
+        later_passes: Sequence[tuple[SharedPreFilterState, PodSignature]],
         next_results: dict[Hashable, NextResult],
     ) -> NodeFeasibility:
         # Where devices are allocated, spreading is checked per node: a node that it refuses needs no allocation.
@@ -227,7 +229,8 @@ class FilterResultCache:
             self._recorder.evaluations.update((name, "PreScore") for name in prefilter.scoring_plugins)
         ranking = ScoreIndex(prefilter.scorers, prefilter.is_closed if prefilter.spreads_by_key else None)
         plan = self._plan(signature.pod, demand, prefilter)
-        return NodeFeasibility(plan, prefilter, ranking, next_results, later_passes=later_passes)
+        later = tuple(PreFilterState(shared, found) for shared, found in later_passes)
+        return NodeFeasibility(plan, prefilter, ranking, next_results, later_passes=later)
 
     def _plan(self, pod: PodInfo, demand: DeviceDemand, prefilter: PreFilterState) -> FilterPlan:
         sole_use, late, key = prefilter.sole_use, prefilter.late_binding, (pod.shape, demand.backed)
