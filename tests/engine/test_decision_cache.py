@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from engine_objects import node, pod
+from engine_objects import claim, device_class, node, options, pod, resource_slice
 from hypothesis import given
 from hypothesis import strategies as st
 
 from haru.engine.equivalence.decision_cache import DecisionCache
+from haru.engine.podgroup import decide
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.cow_map import CowMap, Patched, are_same, differing
 
@@ -81,3 +82,12 @@ def test_difference_of_map_versions_is_exact_after_any_number_of_writes() -> Non
     for now in frozen:
         for before in frozen:
             assert differing(now, before) == {key for key in {*now, *before} if now.get(key) is not before.get(key)}
+
+
+def test_pod_with_claim_does_not_tolerate_what_pod_before_it_does() -> None:
+    """Both have as many fields, and claims are left out where specs are compared."""
+    taint = {"key": "team", "value": "a", "effect": "NoSchedule"}
+    cluster = SchedulerCache.of([node("a", taints=[taint]), device_class(), resource_slice("a", 1), claim("c")])
+    tolerant = pod("other", tolerations=[{"operator": "Exists"}])
+    assert decide(cluster.snapshot(), [tolerant], group=None, options=options()).status == "scheduled"
+    assert decide(cluster.snapshot(), [pod("p", claims=["c"])], group=None, options=options()).status == "unschedulable"

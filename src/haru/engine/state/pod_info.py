@@ -125,6 +125,8 @@ def _same_spec(one: PodInfo, other: PodInfo) -> bool:
         return False
     if spec == others:
         return True
+    if spec.keys() != others.keys() and [name for name in others if name not in spec and name not in _NOT_READ]:
+        return False
     return not [name for name, value in spec.items() if name not in _NOT_READ and others.get(name) != value]
 
 
