@@ -37,6 +37,11 @@ def test_members_equal_what_they_were_and_share_equal_parts() -> None:
     assert one["containers"][0]["volumeMounts"] is not two["containers"][0]["volumeMounts"]
 
 
+def test_members_follow_a_version_that_was_no_object() -> None:
+    for before in ([1], "text", 1.5, None):  # a custom resource without a schema may have any spec
+        assert SharedParts().members({"a": [1]}, before) == {"a": [1]}
+
+
 def test_argument_stays_as_it_is() -> None:
     given = fields(1)
     SharedParts().members(given)

@@ -48,12 +48,12 @@ class SharedParts:
     def __len__(self) -> int:
         return len(self._known) + len(self._earlier)
 
-    def members(self, fields: Obj, before: Obj | None = None) -> Obj:
+    def members(self, fields: Obj, before: Any = None) -> Obj:
         """Return equal fields whose parts are those of earlier objects where they are equal.
 
-        `before` came from here: what it has in common with the fields stays.
+        `before` came from here, if it is fields and no other value: what it has in common with the fields stays.
         """
-        known = before or {}
+        known = before if type(before) is dict else {}
         return {
             name: value if value is known.get(name) and value is not None else self._member(name, value)
             for name, value in fields.items()
