@@ -157,6 +157,25 @@ async def test_scale_subresource_follows_its_paths(api: Caller) -> None:
     assert refused.status == 422
 
 
+@pytest.mark.parametrize("spec", [{}, None])
+async def test_custom_resource_without_a_count_has_no_scale_until_one_is_written(api: Caller, spec: Any) -> None:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    await define(api, definition(version(schema={"openAPIV3Schema": schema}, selectableFields=[])))
+    assert (await api("POST", TRAININGS, training() | {"spec": spec})).status == 201
+    missing = await api("GET", f"{TRAININGS}/t/scale")
+    assert (missing.status, missing.json["reason"]) == (500, "InternalError")
+    assert missing.json["message"].endswith('the spec replicas field ".spec.replicas" does not exist')
+    applied = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "t"}}
+    for body, type in (({"metadata": {}}, MERGE), (applied, APPLY)):
+        empty = await api("PATCH", f"{TRAININGS}/t/scale?fieldManager=m", body, type=type)
+        assert (empty.status, empty.json["message"]) == (
+            400,
+            'the spec replicas field ".spec.replicas" cannot be empty',
+        )
+    written = await api("PATCH", f"{TRAININGS}/t/scale", {"spec": {"replicas": 2}}, type=MERGE)
+    assert (await api("GET", f"{TRAININGS}/t/scale")).json["spec"] == written.json["spec"] == {"replicas": 2}
+
+
 async def test_server_side_apply_merges_by_schema(api: Caller) -> None:
     await define(api)
 

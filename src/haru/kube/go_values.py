@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from types import NoneType
 from typing import Any, Final, Self
 
 _FIRST_EXPONENT: Final = 6
@@ -41,7 +42,7 @@ def go_type(value: Any) -> str:
         return value.go_type
     names = {
         str: "string", bool: "bool", int: "int64", float: "float64", list: "[]interface {}",
-        dict: "map[string]interface {}", NullValue: "structpb.NullValue",
+        dict: "map[string]interface {}", NoneType: "<nil>", NullValue: "structpb.NullValue",
     }  # fmt: skip
     return names[type(value)]
 

@@ -159,6 +159,9 @@ def _preference(version: Obj) -> tuple[int, int, int, str]:
 # --- columns
 
 
+_COLUMN = "Custom resource definition column (in JSONPath format): "
+
+
 def _printer(columns: Any) -> Printer:
     """The name, the columns that the definition asks for, or the age where it asks for none."""
     chosen = list(columns) or [{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}]
@@ -168,7 +171,7 @@ def _printer(columns: Any) -> Printer:
             "name": item["name"],
             "type": item["type"],
             "format": item.get("format") or "",
-            "description": item.get("description") or "",
+            "description": item.get("description") or f"{_COLUMN}{item['jsonPath']}",
             "priority": item.get("priority") or 0,
         }
         for item in chosen

@@ -5,15 +5,14 @@ CEL rules come after these. Source: apiextensions.k8s.io/v1, the strategy of cus
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from types import NoneType
 from typing import Any
 
 from haru.kube.custom.structural import Structural
 from haru.kube.custom.structural_checks import type_problems
 from haru.kube.custom.value_validation import judge, repetitions, validate_object_values
 from haru.kube.errors import FieldError, invalid
+from haru.kube.go_values import go_type, go_value
 from haru.kube.kinds import CustomType
 from haru.kube.meta import Obj
 from haru.kube.validation.metadata import validate_embedded_metadata
@@ -72,18 +71,16 @@ def _count(obj: Obj, path: str) -> Iterator[FieldError]:
         yield invalid(path, value, f"should be less than or equal to {_MAX_REPLICAS}")
 
 
-_GO_TYPES = {str: "string", bool: "bool", int: "int64", float: "float64", list: "[]interface {}", NoneType: "<nil>"}
-
-
 def _typed(value: Any) -> str:
-    shown = value if isinstance(value, str) else json.dumps(value)
-    return f"{shown} is of the type {_GO_TYPES.get(type(value), 'map[string]interface {}')}"
+    return f"{go_value(value)} is of the type {go_type(value)}"
 
 
 def _of_type(obj: Obj, path: str, wanted: type, absent: Any, name: str) -> tuple[Any, list[FieldError]]:
     """The value at a path of the definition, and why there is none of that type."""
     value: Any = obj
     for step in path.removeprefix(".").split("."):
+        if value is None:
+            return absent, []
         if not isinstance(value, dict):
             why = f"{path} accessor error: {_typed(value)}, expected map[string]interface{{}}"
             return absent, [invalid(path, absent, why)]

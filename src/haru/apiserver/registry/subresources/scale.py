@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response, json_response
 from haru.kube import printers
-from haru.kube.errors import invalid, invalid_error
+from haru.kube.errors import bad_request_error, internal_error, invalid, invalid_error
 from haru.kube.kinds import Kind, by_kind
 from haru.kube.meta import Obj, value_at
 from haru.kube.patch.apply import server_side_apply
@@ -23,6 +24,8 @@ from haru.kube.schema import type_of
 from haru.kube.selectors import label_selector_text
 
 _KIND = by_kind("autoscaling/v1", "Scale")
+_UNSET = -(1 << 31)
+"""Stands in the Scale for the count that a custom resource does not have, until a write gives it one."""
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
@@ -58,6 +61,11 @@ def _at(obj: Obj, path: str) -> Any:
     return value_at(obj, *path.split(".")[1:])
 
 
+def _has_count(obj: Obj, kind: Kind) -> bool:
+    """Whether the workload says how many replicas it wants: custom resources need not."""
+    return kind.custom is None or _at(obj, _paths(kind)["specReplicasPath"]) is not None
+
+
 def _with_replicas(obj: Obj, kind: Kind, replicas: int) -> Obj:
     """The object with another count at its place."""
     names = _paths(kind)["specReplicasPath"].split(".")[1:]
@@ -78,7 +86,11 @@ async def read(call: Call) -> Response:
     if record is None:
         raise call.not_found()
     assert _KIND is not None
-    scale = scale_of(await read_record(record, call.resource), call.resource.kind)
+    obj = await read_record(record, call.resource)
+    if not _has_count(obj, call.resource.kind):
+        path = _paths(call.resource.kind)["specReplicasPath"]
+        raise internal_error(f"the spec replicas field {json.dumps(path)} does not exist")
+    scale = scale_of(obj, call.resource.kind)
     representation = representation_of(call.request)
     if representation.shape != "table":
         return json_response(scale)
@@ -114,6 +126,9 @@ async def patch(call: Call) -> Response:
 
 def _replicas(call: Call, scale: Obj) -> int:
     replicas = int((scale.get("spec") or {}).get("replicas") or 0)
+    if replicas == _UNSET and call.resource.kind.custom is not None:
+        path = _paths(call.resource.kind)["specReplicasPath"]
+        raise bad_request_error(f"the spec replicas field {json.dumps(path)} cannot be empty")
     if replicas < 0 and call.resource.kind.custom is None:
         error = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
         raise invalid_error("autoscaling", "Scale", call.name, [error])
@@ -131,7 +146,8 @@ async def _apply(call: Call, applied: Obj) -> Response:
     async def make(live: Obj) -> Obj:
         merged = server_side_apply(live, workload, managed_write(call), force=call.request.flag("force"))
         if _at(merged, _paths(kind)["specReplicasPath"]) is None:
-            merged = _with_replicas(merged, kind, 0)
+            merged = _with_replicas(merged, kind, 0 if kind.custom is None else _UNSET)
+            _replicas(call, scale_of(merged, kind))
         if call.chain is not None:
             scale = await call.chain.about_scale(call, scale_of(merged, kind), scale_of(live, kind))
             merged = _with_replicas(merged, kind, _replicas(call, scale))
@@ -143,6 +159,8 @@ async def _apply(call: Call, applied: Obj) -> Response:
 async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
     async def make(live: Obj) -> Obj:
         before = scale_of(live, call.resource.kind)
+        if not _has_count(live, call.resource.kind):
+            before["spec"]["replicas"] = _UNSET
         scale = make_scale(before)
         check_identity(call, scale)
         if call.chain is not None:
