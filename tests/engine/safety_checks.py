@@ -77,9 +77,15 @@ def check_same(world: World, unit: Unit, how: Options, decision: Decision, *, an
     if not anew:
         snapshot = replace(world.cluster.snapshot(), decision_cache=NoCache(), node_device_classes=None)
         again = decide(snapshot, unit.pods, group=unit.obj, options=fresh(how))
-        assert _text(again) == _text(decision), "not deterministic"
+        assert _alike(again, decision), "not deterministic"
         return
-    assert _text(ask(world.fork(), unit, how)) == _text(decision), "depends on history"
+    assert _alike(ask(world.fork(), unit, how), decision), "depends on history"
+
+
+def _alike(one: Decision, other: Decision) -> bool:
+    """Whether two decisions differ in the numbers of the snapshot and of shares at most."""
+    equal = replace(one, version=0) == replace(other, version=0) and one.diagnosis == other.diagnosis
+    return equal or _text(one) == _text(other)
 
 
 def _text(decision: Decision) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
+from counted_calls import Steps
 from engine_objects import options
 from test_preemption_cache import NODES, World
 
@@ -166,6 +167,15 @@ def test_changes_put_together_equal_those_put_one_by_one() -> None:
     assert dict(together.items()) == dict(one_by_one.items())
     assert together.difference(base) == one_by_one.difference(base)
     assert dict(base.items()) == {f"key-{number}": number for number in range(3000)}
+
+
+def test_map_of_few_entries_is_looked_through_in_few_steps() -> None:
+    """A small cluster does not visit the thousands of buckets that a large one fills."""
+    for entries in ({}, {"a": 1}):
+        made = Bucketed.of(entries).put({"b": 2})
+        with Steps() as steps:
+            assert dict(made.items()) == {**entries, "b": 2}
+        assert steps.count < 2000
 
 
 def test_length_of_patched_map_counts_replaced_added_and_removed_keys() -> None:

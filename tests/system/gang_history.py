@@ -56,7 +56,13 @@ class History:
             known[key] = new
         self.revisions += 1
         getattr(self, f"_{bucket}")(key, old, new, revision)
-        self._check_groups(revision)
+        self._check_groups(self._touched(bucket, key, old, new), revision)
+
+    def _touched(self, bucket: str, key: str, old: Obj | None, new: Obj | None) -> Iterable[str]:
+        """The groups whose places may be others now: a node or a claim may be anybody's."""
+        if bucket == "pods":
+            return {group for pod in (old, new) if pod is not None and (group := _group(pod)) is not None}
+        return [key.removeprefix("podgroups/")] if bucket == "podgroups" else self._members
 
     def take(self, objects: dict[str, dict[str, Obj]], revision: int) -> None:
         """A whole state at once, as it was found."""
@@ -68,7 +74,7 @@ class History:
         self._hit.clear()
         for key, claim in self.objects["resourceclaims"].items():
             self._resourceclaims(key, None, claim, revision)
-        self._check_groups(revision)
+        self._check_groups(self._members, revision)
 
     # -- one kind each ------------------------------------------------------------------------------------------------
 
@@ -158,9 +164,9 @@ class History:
 
     # -- groups -------------------------------------------------------------------------------------------------------
 
-    def _check_groups(self, revision: int) -> None:
-        for path, keys in self._members.items():
-            pods = [self.objects["pods"][key] for key in keys]
+    def _check_groups(self, groups: Iterable[str], revision: int) -> None:
+        for path in groups:
+            pods = [self.objects["pods"][key] for key in self._members.get(path, ())]
             placed = [p for p in pods if self._place(p)]
             if any(f"nodes/{self._place(p)}" not in self.objects["nodes"] for p in placed):
                 self._hit.add(path)

@@ -47,7 +47,7 @@ class Bucketed(Generic[K, V]):
     @classmethod
     def of(cls, entries: Mapping[K, V]) -> Bucketed[K, V]:
         """A map of these entries."""
-        if 0 < len(entries) < _WIDTH:
+        if len(entries) < _WIDTH:
             return cls().put(entries)
         found: list[list[list[dict[K, V]]]] = [[[_NONE] * _WIDTH for _ in range(_WIDTH)] for _ in range(_WIDTH)]
         for key, value in entries.items():
