@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from copy import deepcopy
@@ -35,11 +36,14 @@ class Shell:
         self.api = api
         self.namespace = namespace
         self.files: dict[str, str] = {}
+        self._asked: dict[str, str] = {}
 
     async def run(self, line: str) -> None:
         """Run one command line; the first step that fails is an error."""
-        words = shlex.shlex(line, posix=True, punctuation_chars=True)
+        asked: dict[str, str] = {}
+        words = shlex.shlex(_without_substitutions(line, asked), posix=True, punctuation_chars=True)
         words.whitespace_split = True
+        self._asked |= asked
         await self._program(list(words), {})
 
     async def _program(self, words: Sequence[str], names: dict[str, str]) -> None:
@@ -64,11 +68,18 @@ class Shell:
             target, part = part[part.index(">") + 1], part[: part.index(">")]
         while part:
             stop = part.index("|") if "|" in part else len(part)
-            argv = [self._expanded(word, names) for word in part[:stop]]
+            argv = [self._expanded(each, names) for word in part[:stop] for each in await self._substituted(word)]
             passed = await self._command(argv, passed)
             part = part[stop + 1 :]
         if target:
             self.files[target] = passed
+
+    async def _substituted(self, word: str) -> list[str]:
+        """The words that a command in `$(...)` prints, when its turn comes."""
+        if word not in self._asked:
+            return [word]
+        inner = shlex.split(self._asked[word])
+        return (await self._command(inner, "")).split()
 
     @staticmethod
     def _expanded(word: str, names: dict[str, str]) -> str:
@@ -86,7 +97,8 @@ class Shell:
         given = self.files.get(flags.get("f", "-"), given)
         space = flags.get("n", self.namespace)
         if verb == "uncordon":
-            return await self._patched(known_kind("v1", "Node"), args, space, {"spec": {"unschedulable": None}})
+            nodes = args or await self._selected(known_kind("v1", "Node"), "", flags)
+            return await self._patched(known_kind("v1", "Node"), nodes, space, {"spec": {"unschedulable": None}})
         if verb in ("create", "replace"):
             assert verb == "create" or "force" in flags, flags
             for obj in _objects(given):
@@ -98,6 +110,9 @@ class Shell:
                 await self._deleted(_kind(obj["kind"]), obj["metadata"]["name"], obj["metadata"].get("namespace", ""))
             return ""
         kind, names, rest = _addressed(args)
+        if "l" in flags:
+            assert not names and verb != "patch", args
+            names = await self._selected(kind, space, flags)
         if verb == "taint":
             return await self._tainted(names, rest)
         if verb == "wait":
@@ -112,6 +127,12 @@ class Shell:
         if verb == "scale":
             return await self._patched(kind, names, space, {"spec": {"replicas": int(flags["replicas"])}})
         assert verb in ("get", "patch"), verb
+        if verb == "get" and flags["o"].startswith("jsonpath="):
+            names = names or [each["metadata"]["name"] for each in (await self.api.list(kind, space))["items"]]
+            listed = {"items": [await self.api.get(kind, name, space) for name in names]}
+            return " ".join(map(str, jsonpath(listed, flags["o"].removeprefix("jsonpath="))))
+        if verb == "get" and flags["o"] == "name":
+            return "\n".join(f"{kind.kind.lower()}/{name}" for name in names)
         found = [await self.api.get(kind, name, space if kind.namespaced else "") for name in names]
         if verb == "patch":
             body = json.loads(flags["p"])
@@ -122,6 +143,14 @@ class Shell:
         assert flags["o"] == "json", flags
         typed = [{**obj, "apiVersion": kind.api_version, "kind": kind.kind} for obj in found]
         return "\n".join(json.dumps(obj) for obj in typed)
+
+    async def _selected(self, kind: Kind, space: str, flags: dict[str, str]) -> list[str]:
+        labels = dict(each.split("=") for each in flags["l"].split(","))
+        phase = flags.get("field-selector", "").removeprefix("status.phase=")
+        every = (await self.api.list(kind, space if kind.namespaced else ""))["items"]
+        found = [each for each in every if not phase or each["status"]["phase"] == phase]
+        assert found, f"No resources found in {space} namespace"
+        return [e["metadata"]["name"] for e in found if labels.items() <= (e["metadata"].get("labels") or {}).items()]
 
     async def _patched(self, kind: Kind, names: Sequence[str], space: str, body: Obj) -> str:
         for name in names:
@@ -181,6 +210,35 @@ class Shell:
         raise AssertionError(f"{kind.kind} {name} is still there {_PATIENCE_SECONDS} s after it was deleted")
 
 
+def _without_substitutions(line: str, asked: dict[str, str]) -> str:
+    """The line with a word of its own in place of each `$(...)`, and what is to be asked for it."""
+    while (start := line.find("$(")) >= 0:
+        end, quoted = start + 2, False
+        while line[end] != ")" or quoted:
+            quoted ^= line[end] == "'"
+            end += 1
+        word = f"substitution-{len(asked)}"
+        asked[word] = line[start + 2 : end]
+        line = line[:start] + word + line[end + 1 :]
+    return line
+
+
+_STEP = re.compile(r"\.(\w+)(?:\[(\*|\?\(@\.([\w.]+)==\"([^\"]*)\"\))\])?")
+
+
+def jsonpath(value: Any, template: str) -> list[Any]:
+    """What a template of fields, `[*]` and `[?(@.field=="text")]` finds; a field that is not there finds nothing."""
+    assert template[0] == "{" and template[-1] == "}" and not _STEP.sub("", template[1:-1]), template
+    found = [value]
+    for name, elements, field, wanted in _STEP.findall(template[1:-1]):
+        found = [each[name] for each in found if name in each]
+        if elements:
+            found = [item for each in found for item in each]
+        if field:
+            found = [item for item in found if jsonpath(item, f"{{.{field}}}") == [wanted]]
+    return found
+
+
 def _parsed(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     args, flags, rest = [], {}, list(argv)
     while rest:
@@ -188,7 +246,7 @@ def _parsed(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         if word.startswith("--"):
             name, _, value = word[2:].partition("=")
             flags[name] = value
-        elif word in ("-n", "-o", "-p", "-f"):
+        elif word in ("-n", "-o", "-p", "-f", "-l"):
             flags[word[1:]] = rest.pop(0)
         else:
             args.append(word)
@@ -197,6 +255,9 @@ def _parsed(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 
 def _addressed(args: Sequence[str]) -> tuple[Kind, list[str], list[str]]:
     names = [arg for arg in args[1:] if "=" not in arg and not arg.endswith("-")]
+    if "/" in args[0]:
+        assert all(arg.partition("/")[0] == args[0].partition("/")[0] for arg in args), args
+        return _kind(args[0].partition("/")[0]), [arg.partition("/")[2] for arg in args], []
     return _kind(args[0]), names, [arg for arg in args[1:] if arg not in names]
 
 

@@ -367,5 +367,33 @@ SITUATIONS = [
         workload("Job", "train", 1, template="gpu", nodeSelector={"pool": "trainig"}),
         about="job/train",
     ),
+    situation(
+        "a gang of ten on eight cards",
+        lambda: cluster(dgx_h100=1),
+        template(),
+        *gang("g", 10, template="gpu"),
+        about="podgroup/g",
+    ),
+    situation(
+        "a Job's gang of ten on eight cards",
+        lambda: cluster(dgx_h100=1),
+        template(),
+        workload("Job", "train", 10, indexed=True, template="gpu"),
+        about="job/train",
+    ),
+    situation(
+        "a Job's gang of ten for an architecture that no card has",
+        lambda: cluster(dgx_h100=2),
+        selecting(f'{ARCHITECTURE} == "Blackwell"'),
+        workload("Job", "train", 10, indexed=True, template="gpu"),
+        about="job/train",
+    ),
+    situation(
+        "a gang of ten for an architecture that no card has",
+        lambda: cluster(dgx_h100=2),
+        selecting(f'{ARCHITECTURE} == "Blackwell"'),
+        *gang("g", 10, template="gpu"),
+        about="podgroup/g",
+    ),
     situation("a card that the simulated driver taints", with_tainted_card, template(count=8), pod("p", "gpu")),
 ]

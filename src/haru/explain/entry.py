@@ -266,6 +266,10 @@ def _living(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     if not pending:
         return _placed(snapshot, obj, own, inquiry)
     first = pending[0]
+    group = snapshot.pod_group(first.group) if first.group is not None else None
+    some_run = first.group is not None and bool(snapshot.group_state(first.group).scheduled)
+    if first.group is not None and group is not None and some_run and settled_group(snapshot, first.group, group):
+        return replace(_group(snapshot, group, inquiry), kind=obj["kind"], name=obj["metadata"]["name"])
     paths = tuple(p.key.path for p in pending) if first.group is not None else (first.key.path,)
     told = waiting(obj["kind"], obj, snapshot, WorkloadUnit(paths, first.group), inquiry)
     if first.group is None and len(pending) > 1:

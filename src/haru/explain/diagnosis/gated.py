@@ -20,6 +20,7 @@ from haru.explain.diagnosis.verdict import verdict_of
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy, Verdict
 from haru.explain.remedies import near_names
+from haru.explain.remedies.makers import told_by
 from haru.gangs import (
     KINDS,
     KUEUE_LOCAL_QUEUE,
@@ -344,9 +345,21 @@ def lower_min_count(snapshot: Snapshot, group: Obj, spec: Obj, count: int, confi
 
 
 def remade_group(snapshot: Snapshot, group: Obj, spec: Obj) -> tuple[Obj, ...]:
-    """How a PodGroup becomes like that: it stays as long as it has pods, so those are made again with it."""
-    state = snapshot.group_state(GroupKey(*namespaced_name(group).split("/", 1)))
-    pods = [snapshot.pods[path] for path in sorted(state.all)]
+    """How a PodGroup becomes like that: it stays as long as it has pods, so those are made again with it.
+
+    A Job is suspended meanwhile: it would count each pod that is deleted as a failure, and give up.
+    """
+    key = GroupKey(*namespaced_name(group).split("/", 1))
+    pods = [snapshot.pods[path] for path in sorted(snapshot.group_state(key).all)]
+    makers = {(str(owner["kind"]), str(owner["name"])) for pod in pods if (owner := pod.controller) is not None}
+    if len(makers) == 1 and all(pod.controller is not None for pod in pods):
+        [(kind, name)] = makers
+        job = snapshot.objects(kind).get(f"{key.namespace}/{name}") if kind == "Job" else None
+        if job is not None and not told_by(job, kind):
+            paused, resumed = (
+                patch("batch/v1", "Job", name, {"spec": {"suspend": value}}, key.namespace) for value in (True, False)
+            )
+            return (paused, *replacement(group, spec, owned=True), resumed)
     changes = [delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in pods]
     again = [create(pod_manifest(pod.obj)) for pod in pods if pod.controller is None]
     return (*changes, *replacement(group, spec), *again)

@@ -17,6 +17,7 @@ from haru.engine import Snapshot
 from haru.engine.state import PodInfo, namespaced_name
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.json_diff import escaped, json_patch
+from haru.explain.remedies.name_lists import addressed, named
 from haru.gangs import as_written
 from haru.kube.meta import Obj
 
@@ -65,7 +66,7 @@ def _steps(
     if action == "delete":
         if bracketed & set(keys):
             yield f"kubectl delete -f {FILE}"
-        yield from _deletions([key for key in keys if key not in again])
+        yield from _deletions(snapshot, [key for key in keys if key not in again])
         yield from _remakes(snapshot, [created[key] for key in keys if key in again and key not in bracketed])
     else:
         yield from _creations(snapshot, [created[key] for key in keys if key not in again])
@@ -83,14 +84,17 @@ def _bracketed(changes: Sequence[Obj], again: Sequence[_Key]) -> list[_Key]:
 
 def _patches(snapshot: Snapshot, changes: Sequence[Obj]) -> Iterator[str]:
     """Equal patches of objects of one kind in one command."""
-    alike: dict[tuple[str, str], list[str]] = {}
+    alike: dict[tuple[str, str, str, str], list[str]] = {}
     for change in changes:
         kind, namespace, name = _key(change["target"])
         for verb, rest in _patch(snapshot, kind, name, change["patch"], change["target"]["apiVersion"]):
-            alike.setdefault((f"{verb}{_in(kind, namespace)}", rest), []).append(name)
-    for (verb, rest), names in alike.items():
-        head, _, place = verb.partition(" -n ")
-        yield " ".join(part for part in (head, *names, f"-n {place}" if place else "", rest) if part)
+            alike.setdefault((kind, namespace, verb, rest), []).append(name)
+    for (kind, namespace, verb, rest), names in alike.items():
+        head, _, resource = verb.rpartition(" ")
+        about = f"{resource} {named(snapshot, kind, namespace, names)}"
+        if verb.startswith("kubectl patch "):
+            about = addressed(snapshot, kind, namespace, resource, names)
+        yield " ".join(part for part in (head, about, _in(kind, namespace).strip(), rest) if part)
 
 
 def _patch(snapshot: Snapshot, kind: str, name: str, body: Obj, version: str) -> Iterator[tuple[str, str]]:
@@ -119,25 +123,27 @@ def _pairs(values: Mapping[str, Any]) -> list[str]:
     return [f"{key}-" if value is None else quote(f"{key}={value}") for key, value in values.items()]
 
 
-def _deletions(keys: Sequence[_Key]) -> Iterator[str]:
+def _deletions(snapshot: Snapshot, keys: Sequence[_Key]) -> Iterator[str]:
     alike: dict[tuple[str, str], list[str]] = {}
     for kind, namespace, name in keys:
         alike.setdefault((kind, namespace), []).append(name)
     for (kind, namespace), names in alike.items():
-        yield f"kubectl delete {_resource(kind)} {' '.join(names)}{_in(kind, namespace)}"
+        yield f"kubectl delete {_resource(kind)} {named(snapshot, kind, namespace, names)}{_in(kind, namespace)}"
 
 
 def _remakes(snapshot: Snapshot, objects: Sequence[Obj]) -> Iterator[str]:
     """Objects that are deleted and made anew with another spec; those with equal changes in one command."""
-    alike: dict[tuple[str, str, str], list[str]] = {}
+    alike: dict[tuple[str, str, str, str], list[str]] = {}
     for obj in objects:
         kind, namespace, name = _key(obj)
         patch = _quoted(json_patch(_spec_of(snapshot, obj), obj.get("spec") or {}, "/spec"))
-        alike.setdefault((_resource(kind, obj["apiVersion"]), _in(kind, namespace), patch), []).append(name)
-    for (resource, place, patch), names in alike.items():
-        source = f"kubectl patch {resource} {' '.join(names)}{place} --dry-run=client -o json --type=json -p {patch}"
+        alike.setdefault((kind, _resource(kind, obj["apiVersion"]), namespace, patch), []).append(name)
+    for (kind, resource, namespace, patch), names in alike.items():
+        place = _in(kind, namespace)
+        about = addressed(snapshot, kind, namespace, resource, names)
+        source = f"kubectl patch {about}{place} --dry-run=client -o json --type=json -p {patch}"
         if patch == _quoted([]):
-            source = f"kubectl get {resource} {' '.join(names)}{place} -o json"
+            source = f"kubectl get {resource} {named(snapshot, kind, namespace, names)}{place} -o json"
         yield f"{source} | kubectl replace --force -f -"
 
 
@@ -199,30 +205,31 @@ def _model(snapshot: Snapshot, obj: Obj) -> str:
     return ""
 
 
-def saved_pods(pods: Sequence[PodInfo], file: str = FILE) -> str:
+def saved_pods(snapshot: Snapshot, pods: Sequence[PodInfo], file: str = FILE) -> str:
     """Return the command that writes pods to a file, as they are to be created again: without their nodes."""
     places: dict[str, list[str]] = {}
     for pod in pods:
         places.setdefault(pod.key.namespace, []).append(pod.key.name)
-    found = [_unplaced(space, names) for space, names in places.items()]
+    found = [_unplaced(snapshot, space, names) for space, names in places.items()]
     return f"{found[0]} >{file}" if len(found) == 1 else f"{{ {'; '.join(found)}; }} >{file}"
 
 
-def _unplaced(namespace: str, names: Sequence[str]) -> str:
+def _unplaced(snapshot: Snapshot, namespace: str, names: Sequence[str]) -> str:
     """Print pods without their nodes."""
+    about = addressed(snapshot, "Pod", namespace, "pod", names)
     patch = '--dry-run=client -o json --type=merge -p \'{"spec":{"nodeName":null}}\''
-    return f"kubectl patch pod {' '.join(names)} -n {namespace} {patch}"
+    return f"kubectl patch {about} -n {namespace} {patch}"
 
 
-def made_again_command(pods: Sequence[PodInfo]) -> str:
+def made_again_command(snapshot: Snapshot, pods: Sequence[PodInfo]) -> str:
     """Return the command that makes pods of one namespace again: by their controllers, or from their own objects."""
     namespace, steps = pods[0].key.namespace, []
     made = [pod.key.name for pod in pods if pod.controller is not None]
     bare = [pod.key.name for pod in pods if pod.controller is None]
     if made:
-        steps.append(f"kubectl delete pod {' '.join(made)} -n {namespace}")
+        steps.append(f"kubectl delete pod {named(snapshot, 'Pod', namespace, made)} -n {namespace}")
     if bare:
-        steps.append(f"{_unplaced(namespace, bare)} | kubectl replace --force -f -")
+        steps.append(f"{_unplaced(snapshot, namespace, bare)} | kubectl replace --force -f -")
     return " && ".join(steps)
 
 
@@ -242,15 +249,16 @@ def set_command(snapshot: Snapshot, pod: PodInfo, changes: Sequence[Obj], what: 
     return " && ".join([first, *([command(snapshot, changes[1:])] if changes[1:] else [])])
 
 
-def placed(pods: Sequence[PodInfo]) -> str:
+def placed(snapshot: Snapshot, pods: Sequence[PodInfo]) -> str:
     """Return the command that waits until pods have their places."""
-    names = " ".join(pod.key.name for pod in pods)
-    return f"kubectl wait --for=condition=PodScheduled --timeout=5m pod {names} -n {pods[0].key.namespace}"
+    namespace = pods[0].key.namespace
+    names = named(snapshot, "Pod", namespace, [pod.key.name for pod in pods])
+    return f"kubectl wait --for=condition=PodScheduled --timeout=5m pod {names} -n {namespace}"
 
 
 def _saved(snapshot: Snapshot, keys: Sequence[_Key]) -> str:
     pods = [pod for _, namespace, name in keys if (pod := snapshot.pods.get(f"{namespace}/{name}")) is not None]
-    return saved_pods(pods).removesuffix(f" >{FILE}")
+    return saved_pods(snapshot, pods).removesuffix(f" >{FILE}")
 
 
 # -- words of kubectl

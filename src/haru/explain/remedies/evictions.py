@@ -21,7 +21,8 @@ from haru.explain.diagnosis.verdict import Victim, least, running_work
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.commands import FILE, placed, saved_pods
-from haru.explain.remedies.fewer_pods import fewer_pods, maker_of
+from haru.explain.remedies.fewer_pods import fewer_pods
+from haru.explain.remedies.makers import maker_of
 from haru.explain.remedies.node_openings import smallest
 from haru.explain.render.wording import counted
 
@@ -48,15 +49,16 @@ def move(snapshot: Snapshot, work: WorkloadUnit, options: Options, ended: Sequen
             return
         where.update((member.pod.path, member.node or "") for member in found.placed)
         world = hypothesis.with_places(world, found)
-    yield _remedy(pods, where, work.pending(snapshot))
+    yield _remedy(snapshot, pods, where, work.pending(snapshot))
 
 
-def _remedy(pods: Sequence[PodInfo], where: dict[str, str], waiting: Sequence[PodInfo]) -> Remedy:
+def _remedy(snapshot: Snapshot, pods: Sequence[PodInfo], where: dict[str, str], waiting: Sequence[PodInfo]) -> Remedy:
     ways = listed([f"{pod.key.name} from {pod.node} to {where[pod.key.path]}" for pod in pods])
     changes = [delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in pods]
     changes += [create(pod_manifest(pod.obj)) for pod in pods]
     costs = f"{counted(len(pods), 'running pod')} started anew elsewhere, created once the waiting work has its place"
-    steps = [saved_pods(pods), f"kubectl delete -f {FILE}", placed(waiting), f"kubectl create -f {FILE}"]
+    saved, wait = saved_pods(snapshot, pods), placed(snapshot, waiting)
+    steps = [saved, f"kubectl delete -f {FILE}", wait, f"kubectl create -f {FILE}"]
     return Remedy("MoveWork", f"move {ways}", tuple(changes), 8 + len(pods), True, costs, " && ".join(steps))
 
 

@@ -62,7 +62,7 @@ def _reserved_again(snapshot: Snapshot, pod: PodInfo, options: Options) -> Itera
         return
     changes, costs = made_again([pod])
     text = f"make pod {pod.key.name} again, so that the scheduler reserves its claims for it"
-    yield Remedy("RestartPod", text, changes, 3, True, costs, made_again_command([pod]))
+    yield Remedy("RestartPod", text, changes, 3, True, costs, made_again_command(snapshot, [pod]))
 
 
 def _other_device(
@@ -77,7 +77,7 @@ def _other_device(
         return
     names = listed([f"{device.pool}/{device.device}" for device in bad])
     changes, costs = made_again(users)
-    again = made_again_command(users)
+    again = made_again_command(snapshot, users)
     moved = f"{'pod' if len(users) == 1 else 'pods'} {listed([user.key.name for user in users])}"
     if not key:
         yield Remedy("MoveWork", f"move {moved} from {names} to {place.text}", changes, 3, True, costs, again)
@@ -97,7 +97,7 @@ def _other_node(snapshot: Snapshot, pod: PodInfo, options: Options) -> Iterator[
     cordon = patch("v1", "Node", pod.node, {"spec": {"unschedulable": True}})
     text = f"cordon {pod.node} and move pod {pod.key.name} to {place.node}"
     costs += f"; no new pods on {pod.node} until it is uncordoned"
-    line = f"kubectl cordon {pod.node} && {made_again_command([pod])}"
+    line = f"kubectl cordon {pod.node} && {made_again_command(snapshot, [pod])}"
     yield Remedy("CordonNode", text, (cordon, *changes), 4, True, costs, line)
 
 

@@ -13,14 +13,14 @@ from itertools import combinations
 from math import comb
 
 from haru.engine import Options, Snapshot
-from haru.engine.state import PodInfo, workload_of
+from haru.engine.state import PodInfo
 from haru.explain import hypothesis
 from haru.explain.changes import delete, listed, patch
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
+from haru.explain.remedies.makers import told_by
 from haru.explain.render.wording import counted
-from haru.gangs import KUEUE_QUEUE_LABEL
-from haru.kube.meta import Obj, controller_of, get_condition, labels_of
+from haru.kube.meta import Obj, controller_of, get_condition
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _MOST_ENDS = 16
@@ -92,33 +92,10 @@ def _ways(snapshot: Snapshot, kind: str, namespace: str, name: str, pods: Sequen
         yield _Fewer("Evict", f"end {listed([f'pod {pod.key.name}' for pod in pods])}", gone, (tuple(pods),))
         return
     found = snapshot.objects(kind).get(f"{namespace}/{name}")
-    if found is None or kind not in _WAYS or _told_by(found, kind):
+    if found is None or kind not in _WAYS or told_by(found, kind):
         return
     own = [pod for pod in snapshot.pods.values() if _is_made_by(pod, found) and not (pod.terminal or pod.deleting)]
     yield from _WAYS[kind](found, own, pods)
-
-
-def _told_by(found: Obj, kind: str) -> str:
-    """Who else says how many pods it makes, and would undo what a person says."""
-    above = controller_of(found)
-    if above is not None and above["kind"] != _ABOVE.get(kind):
-        return f"{str(above['kind']).lower()}/{above['name']}"
-    if kind == "Job" and KUEUE_QUEUE_LABEL in labels_of(found):
-        return "Kueue"
-    manager = str((found.get("spec") or {}).get("managedBy") or _JOB_CONTROLLER) if kind == "Job" else _JOB_CONTROLLER
-    return "" if manager == _JOB_CONTROLLER else manager
-
-
-_ABOVE = {"ReplicaSet": "Deployment", "Job": "CronJob"}
-"""Who makes them, and leaves the number of their pods to people (a Deployment: to its own field)."""
-_JOB_CONTROLLER = "kubernetes.io/job-controller"
-
-
-def maker_of(snapshot: Snapshot, pod: PodInfo) -> str:
-    """Return who makes a pod again once it is gone; as of a pod of its own, nobody: `pod/x`, `podgroup/x`."""
-    owner = pod.controller or {}
-    found = snapshot.objects(str(owner.get("kind"))).get(f"{pod.key.namespace}/{owner.get('name')}")
-    return (_told_by(found, owner["kind"]) if found is not None else "") or workload_of(pod)
 
 
 def _is_made_by(pod: PodInfo, owner: Obj) -> bool:
