@@ -61,6 +61,43 @@ def test_of_pods_that_have_gone_only_one_is_kept_for_each_shape(monkeypatch: pyt
     assert 0 < many - few <= 20 + 2, (few, many)
 
 
+def test_of_pods_that_have_gone_none_is_kept_for_preemptors_of_shapes_that_do_not_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What victims a node has was worked out for a shape with the pods that were there then."""
+    monkeypatch.setattr(overlay, "_MOST_STATES", 2)
+    few, many = _pods_kept_for_preemptors(2), _pods_kept_for_preemptors(8)
+    assert many <= few + 2 * 6, (few, many)
+
+
+def _pods_kept_for_preemptors(shapes: int) -> int:
+    """Preemptors of so many shapes are decided; after each, other pods run on all nodes."""
+    before = _pods()
+    full = full_cluster(4, 8, 2, devices=False)
+    for shape in range(shapes):
+        made = full.preemptor(KINDS[0], shape, ABOVE_ALL)
+        made[0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = f"{4000 + shape}m"
+        full.cluster.apply(made[0])
+        assert decide(full.cluster.snapshot(), made[:1], group=None, options=OPTIONS).evictions
+        full.cluster.remove(made[0])
+        for path, objects in list(full.objects.items()):
+            for obj in objects:
+                full.cluster.remove(obj)
+            replaced = {**objects[0], "metadata": {**objects[0]["metadata"], "uid": f"{path}-{shape}"}}
+            full.objects[path] = [replaced]
+            full.cluster.apply(replaced)
+        made = full.preemptor(KINDS[0], 99, ABOVE_ALL)
+        full.cluster.apply(made[0])
+        decide(full.cluster.snapshot(), made[:1], group=None, options=OPTIONS)
+        full.cluster.remove(made[0])
+    return _pods() - before
+
+
+def _pods() -> int:
+    gc.collect()
+    return sum(type(obj) is PodInfo for obj in gc.get_objects())
+
+
 def test_reader_that_is_many_states_behind_is_told_which_nodes_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overlay, "_MOST_STATES", 2)
     cluster, rare, frequent = cluster_of(20, 1), ChangeCursor(), ChangeCursor()
@@ -94,8 +131,7 @@ def _pods_alive(shapes: int) -> int:
             cluster.remove(obj)
         before = made
     assert len(cluster.snapshot().pods) == 2
-    gc.collect()
-    return sum(type(obj) is PodInfo for obj in gc.get_objects())
+    return _pods()
 
 
 def _alive() -> list[object]:

@@ -26,8 +26,9 @@ from zlib import crc32
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-Mark = tuple[Sequence[str] | None, int]
-"""The writes of a map, and how many of them were made before a copy."""
+Mark = tuple[Sequence[str] | None, int, AbstractSet[str]]
+"""The writes of a map, how many of them were made before a copy, and the keys that have been exchanged in that."""
+_UNKNOWN: Mark = (None, 0, frozenset())
 
 _BUCKETS = 256
 _MASK = _BUCKETS - 1
@@ -127,19 +128,6 @@ class FrozenMap(Mapping[str, V]):
                 found.update(their.keys() - own.keys())
         return found
 
-    @property
-    def mark(self) -> Mark:
-        """What `written_since` is told of this copy, when nobody keeps it any more."""
-        return self._writes, self._written
-
-    def written_since(self, mark: Mark) -> set[str] | None:
-        """The keys written to since a copy had this mark, whatever they have now; None if they are many or unknown."""
-        writes, written = mark
-        begin, end = sorted((written, self._written))
-        if writes is None or writes is not self._writes or end - begin > _FEW_WRITES:
-            return None
-        return set(writes[begin:end])
-
     def _among(self, keys: Sequence[str], other: FrozenMap[V]) -> list[str]:
         """Those of some keys that have another value there."""
         ours, theirs = self._buckets or _EMPTY_BUCKETS, other._buckets or _EMPTY_BUCKETS
@@ -235,19 +223,39 @@ def differing(now: Mapping[str, V], before: Mapping[str, V]) -> set[str]:
         return now.difference(before) if before._size else set(now)
     if isinstance(now, FrozenMap) and not isinstance(before, Patched) and not before:
         return set(now)
-    keys: set[str] = set()
-    base, other = now, before
-    while isinstance(base, Patched):
-        keys.update(base._changes)
-        base = base._base
-    while isinstance(other, Patched):
-        keys.update(other._changes)
-        other = other._base
+    base, keys = _base_of(now)
+    other, exchanged = _base_of(before)
+    keys |= exchanged
     if isinstance(base, FrozenMap) and isinstance(other, FrozenMap):
         keys |= base.difference(other)
     elif base is not other:
         keys |= base.keys() | other.keys()
     return {key for key in keys if now.get(key, _MISSING) is not before.get(key, _MISSING)}
+
+
+def mark_of(found: Mapping[str, V]) -> Mark | None:
+    """What `written_since` is told of a map when nobody keeps it any more; None for one that is no copy of another."""
+    base, exchanged = _base_of(found)
+    return (base._writes, base._written, exchanged) if isinstance(base, FrozenMap) else None
+
+
+def written_since(now: Mapping[str, V], mark: Mark | None) -> set[str] | None:
+    """The keys written to since a map had this mark, whatever they have now; None if they are many or unknown."""
+    base, keys = _base_of(now)
+    writes, written, exchanged = mark or _UNKNOWN
+    if writes is None or not isinstance(base, FrozenMap) or writes is not base._writes:
+        return None
+    begin, end = sorted((written, base._written))
+    return None if end - begin > _FEW_WRITES else keys | exchanged | set(writes[begin:end])
+
+
+def _base_of(found: Mapping[str, V]) -> tuple[Mapping[str, V], set[str]]:
+    """The map of which another one has some entries exchanged, and which."""
+    keys = set[str]()
+    while isinstance(found, Patched):
+        keys.update(found._changes)
+        found = found._base
+    return found, keys
 
 
 def are_same(now: Mapping[str, V], before: Mapping[str, V], keys: Collection[str]) -> bool:

@@ -16,15 +16,18 @@ from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.model.model import PoolKey
 from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.cow_map import FrozenMap, differing
+from haru.engine.state.cow_map import differing, mark_of, written_since
 from haru.engine.state.node_info import ABSENT, NodeInfo
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.reserved_for import pinned_node
 from haru.engine.state.tentative_volumes import NO_VOLUMES, TentativeVolumes
 from haru.kube.meta import Obj
 
-_MOST_STATES: Final = 64
-"""So many states of the nodes are kept for readers, however many these are; of older ones, which nodes were written."""
+_MOST_STATES: Final = 8
+"""So many states of the nodes are kept for readers, however many these are, with pods that have gone since.
+
+Of older ones it is known which nodes were written, which is as good unless they are very many.
+"""
 
 
 def touched_node(snapshot: Snapshot, allocation: Obj) -> str | None:
@@ -207,14 +210,13 @@ class _State:
 
     def __init__(self, nodes: Mapping[str, NodeInfo]) -> None:
         self.nodes: Mapping[str, NodeInfo] | None = nodes
-        self._mark = nodes.mark if isinstance(nodes, FrozenMap) else None
+        self._mark = mark_of(nodes)
 
     def changed(self, overlay: Overlay) -> set[str] | None:
         """Return the nodes of the overlay's snapshot that may differ; None if that is not known."""
         if self.nodes is not None:
             return overlay.changed_since(self.nodes)
-        now = overlay.snapshot.nodes
-        return now.written_since(self._mark) if self._mark is not None and isinstance(now, FrozenMap) else None
+        return written_since(overlay.snapshot.nodes, self._mark)
 
 
 def _state_of(snapshot: Snapshot) -> _State:
