@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from haru.engine import Snapshot
-from haru.engine.state import PodInfo, differing
+from haru.engine.state import Mark, PodInfo, mark_of, written_since
 
 
 def pending_pods(snapshot: Snapshot) -> Mapping[str, PodInfo]:
@@ -20,23 +20,25 @@ def waiting_pods(snapshot: Snapshot) -> list[PodInfo]:
 
 class _PendingPods:
     def __init__(self) -> None:
-        # One value: pages are made on other threads than explanations.
-        self._known: tuple[Mapping[str, PodInfo], Mapping[str, PodInfo]] = ({}, {})
+        # One value: pages are made on other threads than explanations. Pods that have gone since are not kept.
+        self._known: tuple[Mark | None, Mapping[str, PodInfo]] = (None, {})
 
     def of(self, pods: Mapping[str, PodInfo]) -> Mapping[str, PodInfo]:
         """Go on to other pods; return those of them that are pending."""
-        before, pending = self._known
-        changed = differing(pods, before)
-        if any(_is_pending(now.get(path)) for path in changed for now in (before, pods)):
+        mark, pending = self._known
+        written = written_since(pods, mark)
+        if written is None:
+            pending = {path: pod for path, pod in pods.items() if _is_pending(pod)}
+        elif any(path in pending or _is_pending(pods.get(path)) for path in written):
             found = dict(pending)
-            for path in changed:
+            for path in written:
                 pod = pods.get(path)
                 if pod is not None and _is_pending(pod):
                     found[path] = pod
                 else:
                     found.pop(path, None)
             pending = found
-        self._known = pods, pending
+        self._known = mark_of(pods), pending
         return pending
 
 

@@ -1,7 +1,10 @@
 from .cow_map import CowMap as CowMap
 from .cow_map import FrozenMap as FrozenMap
+from .cow_map import Mark as Mark
 from .cow_map import Patched as Patched
 from .cow_map import differing as differing
+from .cow_map import mark_of as mark_of
+from .cow_map import written_since as written_since
 from .deadlines import epoch as epoch
 from .deadlines import parse_limit as parse_limit
 from .deadlines import run_limit as run_limit

@@ -38,6 +38,7 @@ _EMPTY_BUCKETS = (_EMPTY,) * _BUCKETS
 _MOST_WRITES = 2048
 _FEW_WRITES = 1024
 """After more writes two copies are compared bucket by bucket."""
+_FEW_EXCHANGED = 100
 
 
 _MISSING: Any = object()
@@ -234,9 +235,11 @@ def differing(now: Mapping[str, V], before: Mapping[str, V]) -> set[str]:
 
 
 def mark_of(found: Mapping[str, V]) -> Mark | None:
-    """What `written_since` is told of a map when nobody keeps it any more; None for one that is no copy of another."""
+    """What `written_since` is told of a map when nobody keeps it any more; None where that is nothing, or much."""
     base, exchanged = _base_of(found)
-    return (base._writes, base._written, exchanged) if isinstance(base, FrozenMap) else None
+    if not isinstance(base, FrozenMap) or len(exchanged) > _FEW_EXCHANGED:
+        return None
+    return base._writes, base._written, exchanged
 
 
 def written_since(now: Mapping[str, V], mark: Mark | None) -> set[str] | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from weakref import ref
 
 from haru.engine import Features, Options, Snapshot
 from haru.engine.dra import (
@@ -31,7 +32,7 @@ from haru.engine.dra import (
     whole,
 )
 from haru.engine.equivalence import NodeDeviceClass, SelectorFootprint, classified_nodes_of
-from haru.engine.state import NodeEquivalenceClass, NodeInfo, differing
+from haru.engine.state import Mark, NodeEquivalenceClass, NodeInfo, differing, mark_of, written_since
 from haru.explain.diagnosis.holders import HolderCount
 
 
@@ -133,12 +134,12 @@ _MOST_SURVEYS = 8
 
 @dataclass(slots=True, eq=False)
 class NodeKind:
-    """Nodes with equal devices, and their funnel."""
+    """Nodes with equal devices, and their funnel. `nodes` have the labels with which they were looked at."""
 
     key: Hashable
     funnel: NodeFunnel
     survey: DeviceClassSurvey
-    nodes: dict[str, None] = field(default_factory=dict)
+    nodes: dict[str, Mapping[str, str]] = field(default_factory=dict)
     holdings: dict[Hashable, tuple[dict[tuple[str, ...], int], Counter[str]]] = field(default_factory=dict)
     """Who holds which devices of these nodes, and short of which counters, as far as it was asked."""
 
@@ -160,9 +161,9 @@ class NodeKind:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a survey was made of."""
+    """What a survey was made of; of the nodes, which keep pods, only what tells whether they have changed."""
 
-    nodes: Mapping[str, NodeInfo]
+    nodes: Mark | None
     devices: DeviceSnapshot
     allocated: AllocatedState
 
@@ -191,7 +192,7 @@ class DeviceClassSurvey:
 
     def catch_up(self, snapshot: Snapshot, claims: Sequence[Claim], options: Options) -> None:
         """Take in what has changed since the last look."""
-        self.snapshot = snapshot
+        self._snapshot = ref(snapshot)
         self.claims = tuple(claims)
         self.options = options
         last, self._seen = self._seen, None  # whatever goes wrong, nothing half done is built upon
@@ -211,7 +212,14 @@ class DeviceClassSurvey:
                 classified = classified_nodes_of(known, name)
                 self._add(info, classified.node_device_class if classified is not None else None)
         self.kinds = sorted(self._known.values(), key=lambda kind: min(kind.nodes))
-        self._seen = _Seen(snapshot.nodes, snapshot.devices, snapshot.allocated)
+        self._seen = _Seen(mark_of(snapshot.nodes), snapshot.devices, snapshot.allocated)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The cluster, which whoever asks keeps: here it would stay, with its pods, until somebody asks again."""
+        snapshot = self._snapshot()
+        assert snapshot is not None
+        return snapshot
 
     def asks(self) -> Iterator[tuple[Claim, Request, SubRequest]]:
         """Every alternative of every request, in the order of the funnels."""
@@ -233,9 +241,10 @@ class DeviceClassSurvey:
         """The nodes to be looked at again; None for all of them."""
         snapshot = self.snapshot
         found: set[str] = set()
-        for name in differing(snapshot.nodes, last.nodes):
-            before, now = last.nodes.get(name), snapshot.nodes.get(name)
-            if before is None or now is None or before.labels != now.labels or before.present != now.present:
+        written = written_since(snapshot.nodes, last.nodes)
+        for name in {*self.kind_of, *snapshot.node_names} if written is None else written:
+            kind, now = self.kind_of.get(name), snapshot.nodes.get(name)
+            if kind is None or now is None or not now.present or kind.nodes[name] != now.labels:
                 found.add(name)
         pools = differing(snapshot.devices.pools, last.devices.pools)
         pools |= {str(key) for key in snapshot.allocated.changed(last.allocated)}
@@ -265,7 +274,8 @@ class DeviceClassSurvey:
             for name in rest:
                 self._add(self.snapshot.nodes[name], lot.node_device_class)
         else:
-            kind.nodes.update(dict.fromkeys(rest))
+            nodes = self.snapshot.nodes
+            kind.nodes.update((name, nodes[name].labels) for name in rest)
             self.kind_of.update(dict.fromkeys(rest, kind))
 
     def _add(self, info: NodeInfo, node_device_class: NodeDeviceClass | None) -> None:
@@ -278,7 +288,7 @@ class DeviceClassSurvey:
                 self._dressed[node_device_class] = kind
         if kind.holdings:
             kind.holdings.clear()
-        kind.nodes[info.name] = None
+        kind.nodes[info.name] = info.labels
         self.kind_of[info.name] = kind
 
     def _looked_at(self, info: NodeInfo) -> NodeKind | None:
