@@ -132,7 +132,8 @@ async def test_status_subresource_and_generation_are_separate(api: Caller) -> No
     spec = await api("PATCH", f"{TRAININGS}/t", {"spec": {"replicas": 5}}, type=MERGE)
     assert (spec.json["metadata"]["generation"], spec.json["status"]) == (2, {"phase": "Up"})
     wrong = await api("PATCH", f"{TRAININGS}/t/status", {"status": {"replicas": "x"}}, type=MERGE)
-    assert "status.replicas in body must be of type integer" in wrong.json["message"]
+    mistake = 'status.replicas: Invalid value: "string": replicas in body must be of type integer: "string"'
+    assert mistake in wrong.json["message"]
     body = {**made, "metadata": {"name": "t"}}
     without = await api("PUT", f"{TRAININGS}/t", body)
     assert without.status == 422

@@ -8,13 +8,12 @@ Source: KEP 2332 and the validation of apiextensions.k8s.io/v1, as behaviour.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 from haru.kube import names
 from haru.kube.custom.shaping import unknown_members
 from haru.kube.custom.structural import Structural, parse
-from haru.kube.custom.value_validation import judge
+from haru.kube.custom.value_validation import below, judge
 from haru.kube.decoding import TypeMismatchError
 from haru.kube.errors import FieldError, forbidden, invalid, required
 from haru.kube.patterns import PatternError, compile_pattern
@@ -203,12 +202,12 @@ def _specified(inner: Raw, structure: Raw, path: str, where: str) -> Iterator[Fi
         else:
             yield from _specified(inner["items"], structure["items"], f"{path}.items", f"{where}.items")
     declared = structure.get("properties") or {}
-    for name, below in (inner.get("properties") or {}).items():
+    for name, within in (inner.get("properties") or {}).items():
         member = f"properties[{name}]"
         if name not in declared:
             yield required(f"{path}.{member}", f"because it is defined in {where}.{member}")
         else:
-            yield from _specified(below or {}, declared[name] or {}, f"{path}.{member}", f"{where}.{member}")
+            yield from _specified(within or {}, declared[name] or {}, f"{path}.{member}", f"{where}.{member}")
 
 
 # --- defaults
@@ -236,14 +235,7 @@ def _default(raw: Raw, path: str) -> Iterator[FieldError]:
     except TypeMismatchError as mismatch:
         yield invalid(path, value, str(mismatch))
         return
-    yield from list(_resources(value, schema, path)) or [_at_default(error, path) for error in judge(value, schema, "")]
-
-
-def _at_default(error: FieldError, path: str) -> FieldError:
-    """A finding about a default: its text says where in the default, its field where in the definition."""
-    detail = f" {error.detail}" if error.detail.startswith("in body") else error.detail
-    inner = error.field.removeprefix(".")
-    return replace(error, field=f"{path}.{inner}" if inner not in ("", "<nil>") else path, detail=detail)
+    yield from list(_resources(value, schema, path)) or [below(error, path) for error in judge(value, schema, "")]
 
 
 def _resources(value: Any, schema: Structural, path: str) -> Iterator[FieldError]:

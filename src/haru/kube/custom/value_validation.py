@@ -11,6 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from haru.kube.custom.formats import FORMATS
@@ -34,6 +35,13 @@ def judge(value: Any, schema: Structural, path: str, old: Any = _ABSENT) -> list
     What is as it was in `old` is not judged again (KEP 4008).
     """
     return list(_judge(value, schema, path, old, resource=False))
+
+
+def below(error: FieldError, path: str) -> FieldError:
+    """Return the finding about a part, judged without a path, of what lies at `path`: only its field says so."""
+    detail = f" {error.detail}" if error.detail.startswith("in body") else error.detail
+    inner = error.field.removeprefix(".")
+    return replace(error, field=f"{path}.{inner}" if inner not in ("", "<nil>") else path, detail=detail)
 
 
 def validate_object_values(obj: Obj, schema: Structural, old: Obj | None = None) -> list[FieldError]:

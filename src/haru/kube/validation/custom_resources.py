@@ -10,7 +10,7 @@ from typing import Any
 
 from haru.kube.custom.structural import Structural
 from haru.kube.custom.structural_checks import type_problems
-from haru.kube.custom.value_validation import judge, repetitions, validate_object_values
+from haru.kube.custom.value_validation import below, judge, repetitions, validate_object_values
 from haru.kube.errors import FieldError, invalid
 from haru.kube.go_values import go_type, go_value
 from haru.kube.kinds import CustomType
@@ -33,14 +33,10 @@ def validate_custom_status(new: Obj, old: Obj, custom: CustomType) -> list[Field
     found: list[FieldError] = []
     schema = custom.schema.properties.get("status")
     if schema is not None and "status" in new:
-        problems = judge(new["status"], schema, "status", old.get("status"))
-        found += [_placed(problem, "status") for problem in problems]
+        # The texts have the path from the status on, the fields the whole one.
+        found += [below(problem, "status") for problem in judge(new["status"], schema, "", old.get("status"))]
     found += _scale(new, custom, ("statusReplicasPath",))
     return found + _new_repetitions(new, old, custom)
-
-
-def _placed(error: FieldError, place: str) -> FieldError:
-    return FieldError(error.type, place, error.value, error.detail) if error.field == "<nil>" else error
 
 
 def _new_repetitions(new: Obj, old: Obj | None, custom: CustomType) -> list[FieldError]:
