@@ -21,7 +21,7 @@ from haru.engine.dra.allocated_state import EMPTY_USE, AllocatedState, PoolUse
 from haru.engine.dra.model.claims import Claim
 from haru.engine.dra.pools.device_table import TableSchema
 from haru.engine.dra.pools.inventory import DeviceSnapshot, Inventory
-from haru.engine.dra.pools.pools import Pool, PoolView
+from haru.engine.dra.pools.pools import PoolView
 from haru.engine.dra.selectors.compiled_selectors import Selection
 from haru.engine.dra.selectors.selector_fields import Names, names_read
 from haru.engine.state.cow_map import CowMap, FrozenMap
@@ -49,10 +49,11 @@ class NodeDeviceClass:
 
 
 class ClassifiedNode(NamedTuple):
-    """A node: its device class, and the use of each of its pools, in the order in which they are tried."""
+    """A node: its device class, its pools in the order in which they are tried, and the use of each."""
 
     node_device_class: NodeDeviceClass
     uses: tuple[PoolUse, ...] = ()
+    views: tuple[PoolView, ...] = ()
 
 
 _NOTHING = ClassifiedNode(NodeDeviceClass(()))
@@ -125,16 +126,17 @@ class ClassIndex:
             return
         if len(pools) > 1:
             pools.sort(key=lambda pool: (pool.key.driver.encode(), pool.key.pool.encode()))
-        parts, uses = [], []
+        parts, uses, views = [], [], []
         for pool in pools:
-            use = allocated.use(pool.key)
-            part = _part(pool, node, use)
-            if part is None:
+            use, view = allocated.use(pool.key), pool.sole_view(node)
+            model = _model(view) if view is not None else None
+            if view is None or model is None or use.shares or use.states:
                 self._by_node[node] = None
                 self._unclassified.add(node)
                 return
-            parts.append(part)
+            parts.append((model, 0 if use is EMPTY_USE else view.occupation(use)[0]))
             uses.append(use)
+            views.append(view)
         key = tuple(parts)
         node_device_class = self._known.get(key)
         if node_device_class is None:
@@ -142,19 +144,11 @@ class ClassIndex:
                 self._known.clear()
             node_device_class = self._known[key] = NodeDeviceClass(parts)
             self._most_devices = max(self._most_devices, node_device_class.devices.bit_length())
-        self._by_node[node] = ClassifiedNode(node_device_class, tuple(uses))
-
-
-def _part(pool: Pool, node: str, use: PoolUse) -> tuple[TableSchema, int] | None:
-    """Return the schema of a pool's devices, and which of them are taken; None if it is not simple."""
-    view = pool.sole_view(node)
-    model = _model(view) if view is not None else None
-    if view is None or model is None or use.shares or use.states:
-        return None
-    return model, 0 if use is EMPTY_USE else view.occupation(use)[0]
+        self._by_node[node] = ClassifiedNode(node_device_class, tuple(uses), tuple(views))
 
 
 def _model(view: PoolView) -> TableSchema | None:
+    """Return the schema of a pool's devices; None if it is not simple."""
     plain = view.status == "ok" and view.confined and not view.counter_names and view.devices
     return view.table.model if plain and not view.slices[0].counter_sets else None
 

@@ -64,7 +64,14 @@ class DisruptionUnit:
     @cached_property
     def nodes(self) -> Collection[str]:
         """Return the nodes with pods of it, each once."""
-        return self.pods_on.keys()
+        return (self.pods[0].node,) if len(self.pods) == 1 else self.pods_on.keys()
+
+    def on(self, node: str) -> Sequence[tuple[str, PodInfo]]:
+        """Return its pods on a node with their paths."""
+        if len(self.pods) > 1:
+            return self.pods_on.get(node, ())
+        pod = self.pods[0]
+        return ((pod.key.path, pod),) if pod.node == node else ()
 
     def evictions(self) -> Iterator[Eviction]:
         """Yield the evictions of all its pods."""
@@ -101,31 +108,39 @@ def cost_of(units: Sequence[DisruptionUnit], violations: int = 0) -> Cost:
 
 
 def units_below(
-    snapshot: Snapshot, priority: int, pods: Iterable[PodInfo], *, groups: bool = True, whole: bool = True
+    snapshot: Snapshot, priority: int, pods: Iterable[PodInfo], *, groups: bool = True
 ) -> list[DisruptionUnit]:
     """Return the units of a lower priority that contain these pods; `groups`: whether pods belong to PodGroups at all.
 
-    Without `whole` the result omits units that are a whole PodGroup.
     It omits pods that were assumed but are not yet known to be bound, and whole groups with such pods, unless the group
     already terminates: evicting only the bound members would leave a part of the group.
     """
     found: list[DisruptionUnit] = []
+    seen: set[GroupKey] = set()
+    for pod, own, whole in with_priorities(snapshot, pods, groups=groups):
+        if own >= priority:
+            continue
+        if not whole:
+            if pod.spec.get("nodeName"):
+                found.append(DisruptionUnit((pod,), own))
+        elif pod.group is not None and pod.group not in seen:
+            seen.add(pod.group)
+            found.append(_whole(snapshot, pod.group, own))
+    return [unit for unit in found if unit.pods]
+
+
+def with_priorities(
+    snapshot: Snapshot, pods: Iterable[PodInfo], *, groups: bool
+) -> Iterator[tuple[PodInfo, int, bool]]:
+    """Yield pods with the priorities of their units, and whether such a unit is the whole PodGroup."""
     known: dict[GroupKey, tuple[int, bool] | None] = {}
     for pod in pods:
         mode, key = None, pod.group if groups else None
         if key is not None:
             if key not in known:
-                mode = known[key] = _disruption(snapshot, key)
-                if whole and mode is not None and mode[1] and mode[0] < priority:
-                    found.append(_whole(snapshot, key, mode[0]))
-            else:
-                mode = known[key]
-            if mode is not None and mode[1]:
-                continue
-        own = pod.priority if mode is None else mode[0]
-        if own < priority and pod.spec.get("nodeName"):
-            found.append(DisruptionUnit((pod,), own))
-    return [unit for unit in found if unit.pods] if whole else found
+                known[key] = _disruption(snapshot, key)
+            mode = known[key]
+        yield (pod, pod.priority, False) if mode is None else (pod, *mode)
 
 
 def _disruption(snapshot: Snapshot, key: GroupKey) -> tuple[int, bool] | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, repeat
 from typing import NamedTuple
 
 from haru.engine.dra.allocated_state import AllocatedState, PoolUse
@@ -21,8 +20,9 @@ from haru.engine.equivalence.node_device_classes import NodeDeviceClass, classif
 from haru.engine.preemption.change_log import ChangeLog
 from haru.engine.preemption.dry_run import claim_users
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.cow_map import differing, values_of
+from haru.engine.state.cow_map import differing, differing_among, values_of
 from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.partition import WHOLE
 from haru.engine.state.reserved_for import sole_user
 from haru.kube.meta import Obj
 
@@ -90,7 +90,8 @@ class NodeOccupancies:
         self.known: dict[str, NodeOccupancy] = {}
         """By node: occupancies that depend only on the node, its pools and its claims."""
         self._transient: dict[str, NodeOccupancy] = {}  # valid for the current snapshot only
-        self._on: dict[str, set[str]] = defaultdict(set)  # by claim: the nodes on which it has devices
+        self._on: dict[str, str] = {}  # by claim: the node on which it has devices
+        self._also_on: dict[str, set[str]] = defaultdict(set)  # the others, if it has devices on several
         self.changes = ChangeLog()
         """The nodes that changed, their devices and claims included."""
 
@@ -119,8 +120,9 @@ class NodeOccupancies:
             pools |= differing(now.devices.pools, before.devices.pools)
             changed.update(_nodes_of(before.devices, pools))
         changed.update(_nodes_of(now.devices, pools))
-        for path in differing(now.claims, before.claims):
-            changed |= self._on.pop(path, set())
+        for path in differing_among(now.claims, before.claims, self._on.keys()):
+            changed.add(self._on.pop(path))
+            changed |= self._also_on.pop(path, set())
         for name in changed:
             self.known.pop(name, None)
         self.changes.add(changed)
@@ -137,13 +139,15 @@ class NodeOccupancies:
 
     def with_frees(self, base: Snapshot, name: str) -> NodeOccupancy:
         """Return a node's occupancy in the last snapshot with `frees` filled."""
-        occupancy = self.occupancy(base, name)
+        occupancy = self.known.get(name) or self.occupancy(base, name)
         if not occupancy.frees_known:
             occupancy.frees_known = True
-            occupancy.plain = occupancy.simple
-            bits_by_claim = _bits_by_claim(occupancy)
+            bits_by_claim, sole = _bits_by_claim(occupancy)
+            occupancy.plain = occupancy.simple and sole
+            on = self._on
             for claim in bits_by_claim:
-                self._on[claim].add(name)
+                if on.setdefault(claim, name) != name:
+                    self._also_on[claim].add(name)
             if not _record_claims(base, occupancy, bits_by_claim):
                 self._transient[name] = self.known.pop(name)
         return occupancy
@@ -151,18 +155,22 @@ class NodeOccupancies:
     def _build(self, base: Snapshot, name: str) -> NodeOccupancy:
         occupancy = NodeOccupancy(base.nodes[name])
         classified = classified_nodes_of(base.classified_nodes, name)
-        occupancy.node_device_class = classified.node_device_class if classified is not None else None
-        views = base.devices.views(NodeView(name, occupancy.info.labels), self._partitionable)
-        if classified is not None and len(views) == len(classified.uses):
+        if classified is None:
+            _look_at(occupancy, base, self._views(base, occupancy))
+            return occupancy
+        node_device_class = occupancy.node_device_class = classified.node_device_class
+        sees_all = self._partitionable and base.devices.partition is WHOLE
+        views = classified.views if sees_all else self._views(base, occupancy)
+        if len(views) == len(classified.uses):
             # Nodes that have a class are simple: it says all but who holds the devices.
             occupancy.views, occupancy.uses = tuple(views), classified.uses
-            occupancy.devices, occupancy.taken = (
-                classified.node_device_class.devices,
-                classified.node_device_class.taken,
-            )
+            occupancy.devices, occupancy.taken = node_device_class.devices, node_device_class.taken
         else:
             _look_at(occupancy, base, views)
         return occupancy
+
+    def _views(self, base: Snapshot, occupancy: NodeOccupancy) -> Sequence[PoolView]:
+        return base.devices.views(NodeView(occupancy.info.name, occupancy.info.labels), self._partitionable)
 
 
 def _look_at(occupancy: NodeOccupancy, base: Snapshot, views: Sequence[PoolView]) -> None:
@@ -179,19 +187,20 @@ def _look_at(occupancy: NodeOccupancy, base: Snapshot, views: Sequence[PoolView]
     occupancy.devices = (1 << offset) - 1
 
 
-def _bits_by_claim(occupancy: NodeOccupancy) -> dict[str, int]:
-    """Return the bits of each claim's devices on a node; several holders of a device make it not plain."""
+def _bits_by_claim(occupancy: NodeOccupancy) -> tuple[dict[str, int], bool]:
+    """Return the bits of each claim's devices on a node, and whether each device has one holder."""
     bits_by_claim: dict[str, int] = {}
-    known, first = bits_by_claim.get, 1
+    sole, first = True, 1
     for view, use in zip(occupancy.views, occupancy.uses, strict=True):
-        # Nearly all that a new state of a node costs is here: no more than a line runs for each device.
-        counts = list(map(len, use.devices.values()))
-        occupancy.plain &= counts.count(1) == len(counts)
-        places = map(view.table.places.get, chain.from_iterable(map(repeat, use.devices, counts)))
-        for holder, place in zip(chain.from_iterable(use.devices.values()), places, strict=True):
-            bits_by_claim[holder] = known(holder, 0) | (0 if place is None else first << place)
+        places = view.table.places
+        for device, holders in use.devices.items():
+            bit = first << places[device] if device in places else 0
+            if len(holders) != 1:
+                sole = False
+            for holder in holders:
+                bits_by_claim[holder] = bits_by_claim[holder] | bit if holder in bits_by_claim else bit
         first <<= len(view.devices)
-    return bits_by_claim
+    return bits_by_claim, sole
 
 
 def _record_claims(base: Snapshot, occupancy: NodeOccupancy, bits_by_claim: Mapping[str, int]) -> bool:
@@ -200,11 +209,11 @@ def _record_claims(base: Snapshot, occupancy: NodeOccupancy, bits_by_claim: Mapp
     Otherwise it may change when other pods come or go, though node and claims stay the same.
     """
     frees, pods = occupancy.frees, occupancy.info.pods
-    by_uid: dict[str | None, str] = {pod.key.uid: path for path, pod in pods.items()}
+    by_uid = {pod.key.uid: path for path, pod in pods.items()}
     by_uid.pop("", None)
-    claims, cacheable = values_of(base.claims, bits_by_claim), True
-    users_here = map(by_uid.get, map(sole_user, claims))
-    for (claim, bits), obj, user in zip(bits_by_claim.items(), claims, users_here, strict=True):
+    cacheable = True
+    for (claim, bits), obj in zip(bits_by_claim.items(), values_of(base.claims, bits_by_claim), strict=True):
+        user = by_uid.get(sole_user(obj) or "")
         if user is None:
             users = claim_users(base, claim)
             if users is None:
@@ -215,7 +224,7 @@ def _record_claims(base: Snapshot, occupancy: NodeOccupancy, bits_by_claim: Mapp
             if user not in pods:
                 occupancy.plain = False
                 continue
-        frees[user] = frees.get(user, 0) | bits
+        frees[user] = frees[user] | bits if user in frees else bits
     return cacheable
 
 

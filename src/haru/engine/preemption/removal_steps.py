@@ -65,8 +65,9 @@ class RemovalSteps:
         while left:
             left -= 1
             unit = self.units[left]
-            for path, pod in unit.pods_on.get(name, ()):
-                taken &= ~frees.get(path, 0)
+            for path, pod in unit.on(name):
+                if path in frees:
+                    taken &= ~frees[path]
                 removed.append(pod)
             count = 0
             # Usually too few devices are free, of any kind, which is cheap to see.

@@ -11,7 +11,14 @@ from operator import attrgetter, is_
 from typing import NamedTuple
 
 from haru.engine.preemption.change_log import ChangeLog
-from haru.engine.preemption.disruption_units import DisruptionUnit, Rank, running_pods, units_below, whole_unit
+from haru.engine.preemption.disruption_units import (
+    DisruptionUnit,
+    Rank,
+    running_pods,
+    units_below,
+    whole_unit,
+    with_priorities,
+)
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing
 from haru.engine.state.decision import GroupKey
@@ -88,12 +95,14 @@ class VictimIndex:
         self._forget(nodes)
         kept = {id(unit.pods[0]): unit for name in nodes for unit in self._single.pop(name, ())}
         added: list[DisruptionUnit] = []
-        for unit in units_below(base, _ABOVE_ALL, _pods_on(base, nodes), groups=self._groups, whole=False):
-            same = kept.get(id(unit.pods[0]))
-            if same is None or same.priority != unit.priority:
-                added.append(unit)
+        for pod, priority, is_whole in with_priorities(base, _pods_on(base, nodes), groups=self._groups):
+            if is_whole or not pod.spec.get("nodeName"):
+                continue
+            same = kept.get(id(pod))
+            if same is None or same.priority != priority:
+                added.append(DisruptionUnit((pod,), priority))
             else:
-                self._single.setdefault(same.pods[0].node, []).append(kept.pop(id(same.pods[0])))
+                self._single.setdefault(pod.node, []).append(kept.pop(id(pod)))
         self._drop(kept.values())
         self._drop([self._remove_group(key) for key in keys if key in self._whole])
         for key in keys:
