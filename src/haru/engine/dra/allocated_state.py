@@ -291,13 +291,23 @@ class AllocatedState:
         for claim in claims:
             taken = self._claims.get(claim)
             if taken is not None:
-                held[claim] = None
-                for pool, items in _by_pool(taken).items():
-                    gone.setdefault(pool, []).append((claim, items))
+                held[claim] = last = None
+                for item in taken:
+                    driver, pool, _ = item.device
+                    if last != (driver, pool):
+                        last, items = (driver, pool), list[_Taken]()
+                        gone.setdefault(PoolKey(driver, pool), []).append((claim, items))
+                    items.append(item)
         if not held:
             return self
         changed = {pool: _without(self.use(pool), holdings) for pool, holdings in gone.items()}
-        return self._changed_to(changed, held)
+        # Only a state that is tried out has claims freed: hardly any of them is looked up in it.
+        pools = self._pools.put(changed)
+        state = AllocatedState(
+            pools, self._claims.put(held) if isinstance(self._claims, Seen) else Seen(self._claims, held)
+        )
+        state._change = self._pools, frozenset(changed)
+        return state
 
     def seen_through(self, use_of: Callable[[PoolKey], PoolUse], is_free: Callable[[str], bool]) -> AllocatedState:
         """The state in which this is taken of each pool and some claims hold nothing, looked up when asked for."""

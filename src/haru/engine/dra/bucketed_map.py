@@ -119,8 +119,8 @@ class Seen(Generic[K, V]):
 
     __slots__ = ("_base", "_changes")
 
-    def __init__(self, base: Mapping[K, V], changes: Mapping[K, V | None] | None = None) -> None:
-        self._base: Mapping[K, V] = base
+    def __init__(self, base: Mapping[K, V] | Bucketed[K, V], changes: Mapping[K, V | None] | None = None) -> None:
+        self._base: Mapping[K, V] | Bucketed[K, V] = base
         self._changes: Mapping[K, V | None] = changes or {}
 
     def get(self, key: K) -> V | None:

@@ -110,13 +110,13 @@ def nominated(
     refused: Decision, outcomes: Sequence[Outcome], evictions: tuple[Eviction, ...], message: str
 ) -> Decision:
     """Nominate every placed member; messages and reasons stay those of the refused decision."""
-    before = {member.pod: member for member in refused.members}
+    known: Sequence[MemberDecision] = refused.members
+    if len(known) != len(outcomes) or any(m.pod is not o.pod.key for m, o in zip(known, outcomes, strict=True)):
+        before = {member.pod: member for member in known}
+        known = [before[outcome.pod.key] for outcome in outcomes]
     members = []
-    for outcome in outcomes:
-        old = before[outcome.pod.key]
-        if isinstance(outcome, Placed):
-            old = placed(outcome, refused=old)
-        members.append(old)
+    for outcome, old in zip(outcomes, known, strict=True):
+        members.append(placed(outcome, refused=old) if isinstance(outcome, Placed) else old)
     return replace(refused, status="nominated", message=message, members=tuple(members), evictions=evictions)
 
 

@@ -41,7 +41,7 @@ class DomainPreFilter:
 
     def max_members_by_node(self, domain: str) -> int:
         """Return the bound from each node's free amounts: a member cannot use free amounts of two nodes."""
-        nodes = sorted(self._domain_totals.domains[domain].nodes)
+        nodes = self._domain_totals.nodes_of(domain)
         left = [member_request.count for member_request in self.request.members]
         for name in nodes:
             free = free_on(self._domain_totals.node(name))

@@ -79,7 +79,7 @@ class DomainSearch:
 
     def nodes(self, domain: str) -> tuple[str, ...]:
         """Return the nodes of a domain, sorted by name."""
-        return tuple(sorted(self._domain_totals.domains[domain].nodes))
+        return self._domain_totals.nodes_of(domain)
 
     def best(self, domains: Sequence[str]) -> DomainTrial | None:
         """Return the best of some domains, or None if none takes the group."""

@@ -74,6 +74,7 @@ class DomainTotals:
         self.domain_of: dict[str, str] = {}
         """The domain of each node that is in one."""
         self._values: tuple[int, list[str]] = (-1, [])
+        self._sorted: dict[str, tuple[str, ...]] = {}
 
     @staticmethod
     def of(snapshot: Snapshot, label: str) -> DomainTotals:
@@ -88,6 +89,13 @@ class DomainTotals:
         if self._values[0] != self.version:
             self._values = (self.version, sorted(self.domains))
         return self._values[1]
+
+    def nodes_of(self, value: str) -> tuple[str, ...]:
+        """Return the nodes of a domain, sorted; the same object while these stay."""
+        found = self._sorted.get(value)
+        if found is None:
+            found = self._sorted[value] = tuple(sorted(self.domains[value].nodes))
+        return found
 
     def node(self, name: str) -> NodeInfo:
         """Return the state of a node that is in some domain."""
@@ -121,6 +129,7 @@ class DomainTotals:
     def _move(self, name: str, source: str | None, target: str | None) -> None:
         """Take a node out of one domain and into another."""
         self.version += 1
+        self._sorted.clear()
         if source is not None:
             self.domains[source].nodes.discard(name)
             del self.domain_of[name]

@@ -206,7 +206,7 @@ class EvictionDryRun:
         found = self._nodes.get(key)
         if found is None:
             paths = {path for _, path in removed_pods}
-            found = self._nodes[key] = before.rebuilt(p for path, p in before.pods.items() if path not in paths)
+            found = self._nodes[key] = before.without_pods(paths)
         return found
 
     def pool_use(self, pool: PoolKey, removed: bytes) -> PoolUse:

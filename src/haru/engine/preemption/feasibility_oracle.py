@@ -46,10 +46,10 @@ def node_sets(snapshot: Snapshot, info: PodGroupInfo) -> Sequence[Sequence[str]]
     label = info.topology_key
     if info.key is None or label is None:
         return (snapshot.node_names,)
-    domains = DomainTotals.of(snapshot, label).domains
+    totals = DomainTotals.of(snapshot, label)
     running = [snapshot.nodes.get(snapshot.pods[path].node) for path in snapshot.group_state(info.key).scheduled]
     settled = {node.labels.get(label) if node is not None else None for node in running}
-    return [tuple(sorted(domains[value].nodes)) for value in sorted(domains) if not settled or settled == {value}]
+    return [totals.nodes_of(value) for value in totals.values if not settled or settled == {value}]
 
 
 class FeasibilityOracle:

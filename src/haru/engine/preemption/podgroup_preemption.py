@@ -40,6 +40,7 @@ from haru.engine.preemption.nominated_placements import own_nominated_placements
 from haru.engine.preemption.reprieve import reprieve, reprieve_one_by_one
 from haru.engine.preemption.victim_index import VictimIndex
 from haru.engine.state.cache import Snapshot
+from haru.engine.state.cow_map import values_of
 from haru.engine.state.decision import Decision, Reason
 from haru.engine.state.pending_reservations import evicted_pods
 
@@ -305,8 +306,8 @@ def _never(snapshot: Snapshot, preemptor: Preemptor) -> bool:
     """Tell whether any pending member has preemptionPolicy Never."""
     pods = list(preemptor.info.members)
     if preemptor.info.key is not None:
-        waiting = (snapshot.pods[path] for path in snapshot.group_state(preemptor.info.key).unscheduled)
-        pods += [pod for pod in waiting if not pod.deleting]
+        waiting = values_of(snapshot.pods, snapshot.group_state(preemptor.info.key).unscheduled)
+        pods += [pod for pod in waiting if pod is not None and not pod.deleting]
     return "Never" in [pod.spec.get("preemptionPolicy") for pod in pods]
 
 

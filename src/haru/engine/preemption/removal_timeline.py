@@ -9,7 +9,7 @@ Source: our own.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
@@ -32,7 +32,8 @@ class Event(NamedTuple):
 class Removal(NamedTuple):
     """The state in which `fit` members fit first: the units from number `begin` on are removed.
 
-    `counts` are those that differ from the initial ones. `nodes` are all those with removed units, and others.
+    `counts` are those that differ from the initial ones, in the sets that take as many. `nodes` are all those with
+    removed units, and others.
     """
 
     begin: int
@@ -112,8 +113,11 @@ class RemovalTimeline:
                 return self._nothing_removed(len(units), fit)
             rank = self._first_time(fit, limit)
         assert rank is not None
-        counts = {event.node: event.members for event in self._since(rank)}
-        return Removal(bisect_left(units, rank, key=_RANK), fit, self._totals(rank), counts, set(self._steps))
+        totals, counts = self._totals(rank), dict[str, int]()
+        for number, total in enumerate(totals):
+            if total >= fit:
+                counts.update([(event.node, event.members) for event in self._since(number, rank)])
+        return Removal(bisect_left(units, rank, key=_RANK), fit, totals, counts, set(self._steps))
 
     def _nothing_removed(self, begin: int, fit: int) -> Removal:
         return Removal(begin, fit, list(self._initial.totals), {}, set())
@@ -131,17 +135,17 @@ class RemovalTimeline:
                     break
         return found
 
-    def _since(self, rank: Rank) -> Iterator[Event]:
-        """Yield the events up to the removal of a rank, those of a node in their order."""
-        for events in self._events:
-            yield from reversed(events[bisect_left(events, rank, key=_RANK) :])
+    def _since(self, number: int, rank: Rank) -> list[Event]:
+        """Return the events of a set up to the removal of a rank, those of a node in their order."""
+        events = self._events[number]
+        return events[: bisect_left(events, rank, key=_RANK) - len(events) - 1 : -1]
 
     def _totals(self, rank: Rank) -> list[int]:
         """Return how many members each set takes after the removal of a rank."""
-        totals = list(self._initial.totals)
-        for event in self._since(rank):
-            totals[self._initial.location[event.node][0]] += event.gain
-        return totals
+        return [
+            total + sum([event.gain for event in self._since(number, rank)])
+            for number, total in enumerate(self._initial.totals)
+        ]
 
     def _extend(self, units: Sequence[DisruptionUnit], target: int, source: StepSource) -> None:
         """Go on until a set takes so many members, a node has to be filtered, or there are no more units."""

@@ -9,7 +9,7 @@ Source: kube-scheduler's NodeInfo, as behaviour.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -187,7 +187,14 @@ class NodeInfo:
 
     def without_pod(self, path: str) -> NodeInfo:
         """The node without a pod that it has."""
-        return self.rebuilt(pod for key, pod in self.pods.items() if key != path)
+        return self.without_pods((path,))
+
+    def without_pods(self, paths: Collection[str]) -> NodeInfo:
+        """The node without some pods that it has."""
+        made = self.rebuilt([pod for path, pod in self.pods.items() if path not in paths])
+        if self.__dict__.get("affine") == ():
+            made.__dict__["affine"] = ()
+        return made
 
     def rebuilt(self, pods: Iterable[PodInfo]) -> NodeInfo:
         """The node with exactly these pods."""

@@ -13,7 +13,7 @@ from typing import Any
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse, consumer
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, counts_devices, device_demand_of
-from haru.engine.state.cow_map import are_same
+from haru.engine.state.cow_map import are_same, values_of
 from haru.engine.state.decision import Reason
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
@@ -44,11 +44,11 @@ class EqualDemands:
         if not all(entry.template_name and not entry.claim_name for entry in first.claims):
             return None
         found = [demand]
-        for pod in pods[1:] if first.claims else ():
-            uses = _made_for(overlay, pod, demand.pending)
+        if first.claims:
+            uses = _made_for(overlay, pods[1:], demand.pending)
             if uses is None:
                 return None
-            found.append(demand.for_claims(uses))
+            found += map(demand.for_claims, uses)
         paths = frozenset([use.path for one in found for use in one.uses])
         if len(paths) != len(pods) * len(first.claims):
             return None  # pods share a claim
@@ -79,26 +79,25 @@ def _are_plain(overlay: Overlay, first: PodInfo, options: Options) -> bool:
     return not (options.gates.extended_resources and (first.extended_resources or snapshot.claim_index.extended))
 
 
-def _made_for(overlay: Overlay, pod: PodInfo, like: Sequence[ClaimUse]) -> tuple[ClaimUse, ...] | None:
-    """Return the claims that were made for a pod and have yet to be allocated; None unless they are like these."""
-    snapshot = overlay.snapshot
-    statuses: Sequence[Mapping[str, Any]] = pod.status.get("resourceClaimStatuses") or ()
-    if len(statuses) != len(like):
+def _made_for(overlay: Overlay, pods: Sequence[PodInfo], like: Sequence[ClaimUse]) -> list[tuple[ClaimUse, ...]] | None:
+    """Return the claims that were made for each pod and have yet to be allocated; None unless they are like these."""
+    paths: list[str] = []
+    for pod in pods:
+        statuses: Sequence[Mapping[str, Any]] = pod.status.get("resourceClaimStatuses") or ()
+        if len(statuses) != len(like):
+            return None
+        names = {status.get("name"): status.get("resourceClaimName") for status in statuses}
+        paths += [f"{pod.key.namespace}/{names.get(entry.name)}" for entry in pod.claims]
+    in_flight = overlay.snapshot.claim_index.in_flight
+    if any(map(overlay.allocation, paths)) or (in_flight and any(path in in_flight for path in paths)):
         return None
-    names = {status.get("name"): status.get("resourceClaimName") for status in statuses}
     uses: list[ClaimUse] = []
-    for entry, other in zip(pod.claims, like, strict=True):
-        path = f"{pod.key.namespace}/{names.get(entry.name)}"
-        claim = snapshot.claims.get(path)
-        if (
-            claim is None
-            or claim.get("spec") != other.claim.get("spec")
-            or (claim.get("status") or {}).get("allocation")
-        ):
+    owners = [(pod, consumer(pod, None), other.claim.get("spec")) for pod in pods for other in like]
+    claims = values_of(overlay.snapshot.claims, paths)
+    for path, claim, (pod, reserve_for, spec) in zip(paths, claims, owners, strict=True):
+        if claim is None or claim.get("spec") != spec or (claim.get("status") or {}).get("allocation"):
             return None
         if claim["metadata"].get("deletionTimestamp") or controller_uid_of(claim) != pod.key.uid:
             return None
-        if path in snapshot.claim_index.in_flight or overlay.allocation(path):
-            return None
-        uses.append(ClaimUse(path, claim, consumer(pod, None)))
-    return tuple(uses)
+        uses.append(ClaimUse(path, claim, reserve_for))
+    return list(zip(*[iter(uses)] * len(like), strict=True))
