@@ -8,10 +8,14 @@ import pytest
 from engine_objects import (
     DRIVER,
     Obj,
+    allocated,
+    allocation,
+    claim,
     decide_all,
     device_class,
     member_with_claim,
     node,
+    pod,
     pod_group,
     resource_slice,
 )
@@ -170,6 +174,19 @@ def test_symmetric_devices_are_searched_once() -> None:
     decision: Decision = decide_all(objects, "g")
     assert decision.status == "unschedulable"
     assert not [reason for reason in decision.reasons if reason.type == "GaveUp"]
+
+
+def test_device_that_is_whole_by_now_is_not_free_while_somebody_has_a_share_of_it() -> None:
+    """Its driver has published it anew."""
+    share = allocation("a", "gpu-0")
+    share["devices"]["results"][0] |= {"shareID": "s", "consumedCapacity": {"memory": "1Gi"}}
+    user = pod("user", node="a", claims=["held"])
+    there = [node("a"), device_class(), allocated(claim("held"), share, user), user, claim("c")]
+    waiting = pod("p", claims=["c"])
+    for cards, status in ((1, "unschedulable"), (2, "scheduled")):
+        decision = decide_all([*there, resource_slice("a", cards), waiting], only=[waiting])
+        assert decision.status == status
+    assert decision.members[0].allocations[0].allocation["devices"]["results"][0]["device"] == "gpu-1"
 
 
 def test_consumed_shares_are_counted_per_device() -> None:

@@ -113,7 +113,9 @@ CAPACITY = DeviceCondition(
 FREE = NodeCondition(
     "free",
     holds=lambda devices, position, ask: devices.is_free(position),
-    can_fail_in=lambda devices, number, ask: not ask.admin and bool(devices.uses[number].devices),
+    can_fail_in=lambda devices, number, ask: (
+        not ask.admin and bool(devices.uses[number].devices or devices.uses[number].shares)
+    ),
     hides_errors=True,
 )
 

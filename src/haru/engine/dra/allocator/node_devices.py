@@ -88,7 +88,7 @@ class AllocatedNodeDevices(NodeDevices):
             self.allocated, self.consumed = frozenset(), {}
 
     def is_free(self, position: int) -> bool:
-        """Tell whether the device at a position is not allocated whole."""
+        """Tell whether nobody has the device at a position whole, nor shares of one that is whole by now."""
         return position not in self.allocated
 
     def charge(self, position: int) -> tuple[tuple[int, int], ...]:
@@ -108,11 +108,13 @@ class AllocatedNodeDevices(NodeDevices):
 
     @cached_property
     def allocated(self) -> frozenset[int]:
-        """The positions of devices that are allocated whole."""
+        """The positions of devices that are allocated whole, or have shares though they are whole by now."""
         found: list[int] = []
         for offset, view, use in zip(self.offsets, self.views, self.uses, strict=True):
-            places = view.table.places if use.devices else {}
+            places = view.table.places if use.devices or use.shares else {}
             found += [offset + places[name] for name in use.devices if name in places]
+            shared = [places[name] for name in use.shares if name in places]
+            found += [offset + place for place in shared if not view.devices[place].shape.shareable]
         return frozenset(found)
 
     @cached_property
