@@ -93,7 +93,7 @@ class ChangingCluster:
 
     # -- nodes
 
-    def node(self) -> tuple[str, Obj | None, Obj | None]:
+    def node(self) -> tuple[str, Obj | None, Obj | None] | None:
         """A node that is new, or differs from what it was in one respect."""
         name = self.random.choice(NODES)
         old = self.objects.get(("Node", name))
@@ -175,7 +175,7 @@ class ChangingCluster:
             term["namespaceSelector"] = {"matchLabels": {"team": "a"}}
         return term
 
-    def pod(self) -> tuple[str, Obj | None, Obj | None]:
+    def pod(self) -> tuple[str, Obj | None, Obj | None] | None:
         """A pod of somebody else: made on a node or promised one, or one that is there changes."""
         name = self.random.choice(PODS)
         old = self.objects.get(("Pod", name))
