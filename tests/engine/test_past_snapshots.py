@@ -10,6 +10,7 @@ from benchmarks.preemption_objects import ABOVE_ALL, KINDS, full_cluster
 
 from haru.engine import Options, decide
 from haru.engine.framework import PreemptionOptions
+from haru.engine.preemption.dry_run import EvictionDryRun
 from haru.engine.state import PodInfo, overlay
 from haru.engine.state.overlay import ChangeCursor, Overlay
 from haru.engine.state.snapshot import Snapshot
@@ -96,6 +97,24 @@ def _pods_kept_for_preemptors(shapes: int) -> int:
 def _pods() -> int:
     gc.collect()
     return sum(type(obj) is PodInfo for obj in gc.get_objects())
+
+
+def test_what_is_taken_keeps_no_state_that_it_was_compared_with() -> None:
+    """A state without some pods is looked up in the snapshot before, which compared its own with one of before that."""
+    of_others = _alive()
+    full = full_cluster(2, 8, 1, devices=True)
+    for path, (pod, claim) in list(full.objects.items())[:5]:
+        base = full.cluster.snapshot()
+        dry_run = EvictionDryRun(base, [[base.pods[path]]])
+        dry_run.removed[0] = 1
+        without = dry_run.snapshot().allocated
+        for obj in (pod, claim):
+            full.cluster.remove(obj)
+        now = full.cluster.snapshot().allocated
+        now.changed(without)
+    del base, dry_run, without, now
+    kept = [obj for obj in _alive() if not any(obj is other for other in of_others)]
+    assert len(kept) <= 1, len(kept)
 
 
 def test_reader_that_is_many_states_behind_is_told_which_nodes_were_written(monkeypatch: pytest.MonkeyPatch) -> None:

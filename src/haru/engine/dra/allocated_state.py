@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
+from weakref import ref
 
 from haru.engine.dra.bucketed_map import Bucketed, Seen
 from haru.engine.dra.model.model import DeviceId, PoolKey
@@ -183,7 +184,8 @@ def _recorded(
     return pools, held
 
 
-_Change = tuple[Bucketed[PoolKey, PoolUse] | Seen[PoolKey, PoolUse], frozenset[PoolKey]]
+_Pools = Bucketed[PoolKey, PoolUse] | Seen[PoolKey, PoolUse]
+_Change = tuple[ref[_Pools], frozenset[PoolKey]]
 
 
 class AllocatedState:
@@ -193,15 +195,18 @@ class AllocatedState:
 
     def __init__(
         self,
-        pools: Bucketed[PoolKey, PoolUse] | Seen[PoolKey, PoolUse] | None = None,
+        pools: _Pools | None = None,
         claims: Bucketed[str, tuple[_Taken, ...]] | Seen[str, tuple[_Taken, ...]] | None = None,
     ) -> None:
-        self._pools: Bucketed[PoolKey, PoolUse] | Seen[PoolKey, PoolUse] = pools or Bucketed()
+        self._pools: _Pools = pools or Bucketed()
         self._claims: Bucketed[str, tuple[_Taken, ...]] | Seen[str, tuple[_Taken, ...]] = claims or Bucketed()
         self._change: _Change | None = None
         """The pools of the state that this one was made of, and which of them changed."""
         self._compared: _Change | None = None
-        """The same of the state that it was compared with last: several indexes follow the same states."""
+        """The same of the state that it was compared with last: several indexes follow the same states.
+
+        Neither is kept: it may be looked up in a whole snapshot, whose own state was compared with another, and so on.
+        """
 
     @classmethod
     def from_claims(cls, claims: Iterable[Obj]) -> AllocatedState:
@@ -240,10 +245,10 @@ class AllocatedState:
     def changed(self, before: AllocatedState) -> set[PoolKey]:
         """The pools of which something else is taken than before."""
         for known in (self._change, self._compared):
-            if known is not None and known[0] is before._pools:
+            if known is not None and known[0]() is before._pools:
                 return set(known[1])
         found = self._pools.difference(before._pools)
-        self._compared = before._pools, frozenset(found)
+        self._compared = ref(before._pools), frozenset(found)
         return found
 
     def _changed_to(
@@ -251,7 +256,7 @@ class AllocatedState:
     ) -> AllocatedState:
         """The state that differs from this one in the use of these pools and in what these claims hold."""
         state = AllocatedState(self._pools.put(pools), self._claims.put(claims) if claims else self._claims)
-        state._change = self._pools, frozenset(pools)
+        state._change = ref(self._pools), frozenset(pools)
         return state
 
     def with_allocation(self, claim: str, allocation: Obj) -> AllocatedState:

@@ -39,7 +39,7 @@ class Bucketed(Generic[K, V]):
     keep the map after each member, so narrow levels count: three of 16 take a third of the memory of two of 64.
     """
 
-    __slots__ = ("_branches",)
+    __slots__ = ("__weakref__", "_branches")
 
     def __init__(self, branches: tuple[_Branch[K, V], ...] = (_EMPTY_BRANCH,) * _WIDTH) -> None:
         self._branches: tuple[_Branch[K, V], ...] = branches
@@ -117,7 +117,7 @@ def _unlike(one: tuple[T, ...], other: tuple[T, ...]) -> Iterator[tuple[T, T]]:
 class Seen(Generic[K, V]):
     """A map whose values are looked up when they are asked for, with some changes on top."""
 
-    __slots__ = ("_base", "_changes")
+    __slots__ = ("__weakref__", "_base", "_changes")
 
     def __init__(self, base: Mapping[K, V] | Bucketed[K, V], changes: Mapping[K, V | None] | None = None) -> None:
         self._base: Mapping[K, V] | Bucketed[K, V] = base
