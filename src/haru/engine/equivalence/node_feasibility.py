@@ -19,6 +19,8 @@ from haru.engine.state.overlay import ChangeCursor, Overlay
 from haru.kube.meta import Obj
 
 _MOST_NEXT_RESULTS = 1000
+_SPARE_NEXT_RESULTS = 64
+"""Besides two for each node: nodes that come and go in use come back to what they were."""
 
 
 class ScoreIndex:
@@ -197,7 +199,7 @@ class NodeFeasibility:
 
     def keep_next_result(self, node_class: Hashable, result: NextResult) -> None:
         """Keep what the nodes of a class answer after each takes one more pod."""
-        if len(self.next_results) >= _MOST_NEXT_RESULTS:
+        if len(self.next_results) >= min(_MOST_NEXT_RESULTS, 2 * self.size + _SPARE_NEXT_RESULTS):
             self.next_results.clear()
         self.next_results[node_class] = result
 

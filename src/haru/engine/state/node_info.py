@@ -18,7 +18,9 @@ from haru.engine.state.pod_info import HostPort, PodInfo, amount_of
 from haru.kube.meta import Obj
 
 _MAX_IDS = 8_192
-"""A load takes a kilobyte, with the pods that led to it from others."""
+"""A load takes some 400 bytes."""
+_MAX_STEPS = 2_048
+"""From loads to others by a pod: the same is asked within moments, for many nodes or for one again."""
 
 
 class InternedId:
@@ -157,7 +159,7 @@ class NodeInfo:
         base = self.without_pod(path) if path in self.pods else self
         step = base.load, pod.weight
         # Nodes of one load have equal sums, and so they have with one more pod.
-        requested, scored, load = self.ids.get_or_compute("loads with a pod", step, lambda: base._sums(pod), _MAX_IDS)
+        requested, scored, load = self.ids.get_or_compute("loads with a pod", step, lambda: base._sums(pod), _MAX_STEPS)
         ports = (*base.host_ports, *sorted(pod.host_ports)) if pod.host_ports else base.host_ports
         made = NodeInfo(self.name, self.spec, {**base.pods, path: pod}, requested, scored, ports, self.ids)
         made.__dict__["load"] = load
