@@ -311,7 +311,7 @@ class AllocatedState:
         state = AllocatedState(
             pools, self._claims.put(held) if isinstance(self._claims, Seen) else Seen(self._claims, held)
         )
-        state._change = self._pools, frozenset(changed)
+        state._change = ref(self._pools), frozenset(changed)
         return state
 
     def seen_through(self, use_of: Callable[[PoolKey], PoolUse], is_free: Callable[[str], bool]) -> AllocatedState:
