@@ -177,6 +177,15 @@ async def test_custom_resource_without_a_count_has_no_scale_until_one_is_written
     assert (await api("GET", f"{TRAININGS}/t/scale")).json["spec"] == written.json["spec"] == {"replicas": 2}
 
 
+async def test_apply_that_creates_does_not_look_at_the_status(api: Caller) -> None:
+    await define(api)
+    body = training() | {"status": {"phase": None, "replicas": None}}
+    missing = await api("PATCH", f"{TRAININGS}/t/status?fieldManager=a", {**body, "status": []}, type=APPLY)
+    assert missing.status == 404
+    made = await api("PATCH", f"{TRAININGS}/t?fieldManager=a", body, type=APPLY)
+    assert (made.status, "status" in made.json) == (201, False)
+
+
 async def test_server_side_apply_merges_by_schema(api: Caller) -> None:
     await define(api)
 

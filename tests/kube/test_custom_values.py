@@ -97,6 +97,8 @@ def test_value_has_findings_of_kube_apiserver(schema: dict[str, Any], value: Any
     [
         ("k8s-long-name", "a.b-c", "A"),
         ("k8s-short-name", "a-b", "a.b"),
+        ("byte", "YWI=", "YWI"),
+        ("byte", "YWJj", ""),
         ("hexcolor", "#fff", "#ggg"),
         ("rgbcolor", "rgb(1,2,255)", "rgb(1,2,300)"),
         ("ssn", "111-22-3333", "1"),

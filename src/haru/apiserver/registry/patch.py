@@ -58,6 +58,8 @@ async def patch(call: Call, prepare: Prepare | None = None) -> Outcome:
     data = await call.request.body()
     kind = call.resource.kind
     if content_type == APPLY_PATCH:
+        if call.subresource and await call.objects.record(call.resource, call.namespace, call.name) is None:
+            raise call.not_found()  # before anything is said of the configuration
         return await apply(call, configuration(call, kind, data), prepare)
     patched, repeated = patcher(call.request, call.resource.message_type, content_type, data)
     shown = go_value(bodies.parse_json(data)) if content_type == STRATEGIC_PATCH else ""
@@ -199,6 +201,8 @@ async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Out
 def _refuse_nulls(call: Call, obj: Obj, live: Obj | None) -> None:
     """422 for an applied null that a custom resource cannot have: elsewhere such a null is left out, as in 1.36."""
     custom = call.resource.kind.custom
+    if live is None and custom is not None and custom.has_status:
+        obj = {name: value for name, value in obj.items() if name != "status"}  # which a create does not set
     if custom is None or (kept := custom.with_stray_nulls(obj)) is None:
         return
     status_alone = call.subresource == "status" and live is not None
