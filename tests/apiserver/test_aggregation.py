@@ -355,6 +355,14 @@ async def test_malformed_discovery_documents_are_ignored(
     items = {each["metadata"]["name"]: each for each in (await api("GET", "/apis", accept=AGGREGATED)).json["items"]}
     assert items[GROUP]["versions"][0]["resources"] == []
     assert ROOT[1:] not in (await api.get("/openapi/v3"))["paths"]
+    assert (await api("GET", f"/openapi/v3{ROOT}")).status == 404
+
+
+async def test_openapi_of_a_server_that_was_never_there_is_not_found(api: Caller, keys: Keys) -> None:
+    await api.create(SERVICES, api_service(caBundle=keys.bundle))
+    await told(api, "False", "ServiceNotFound")
+    assert (await api("GET", ROOT)).status == 503
+    assert (await api("GET", f"/openapi/v3{ROOT}")).status == 404
 
 
 # --- by what extension servers know this one

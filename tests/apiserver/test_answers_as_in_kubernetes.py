@@ -301,3 +301,10 @@ async def test_apparmor_annotation_of_a_new_pod_becomes_the_field(
     assert (answer.status, context.get("appArmorProfile")) == (201, profile)
     why = f'metadata.annotations[{key}]: deprecated since v1.30; use the \\"appArmorProfile\\" field instead'
     assert answer.headers.get("warning") == (f'299 - "{why}"' if warned else None)
+
+
+async def test_log_of_a_pod_on_a_node_that_does_not_exist_is_not_found(api: Caller) -> None:
+    await api.create(PODS, pod("p", nodeName="gone"))
+    answer = await api("GET", f"{PODS}/p/log")
+    assert (answer.status, answer.json["message"]) == (404, 'pods "gone" not found')
+    assert answer.json["details"] == {"name": "gone", "kind": "pods"}

@@ -26,6 +26,8 @@ async def session(served: Kubectl) -> AsyncIterator[aiohttp.ClientSession]:
 
 async def printing_pod(session: aiohttp.ClientSession) -> None:
     """A simulated pod that has printed a line and runs on."""
+    async with session.post("/api/v1/nodes", json={"metadata": {"name": "n"}}) as answer:
+        assert answer.status in (201, 409), await answer.text()
     container = {"name": "c", "image": "i", "command": ["sh", "-c", "echo alive; sleep 10000"]}
     pod: Any = {"metadata": {"name": "p"}, "spec": {"containers": [container], "nodeName": "n"}}
     async with session.post(PODS, json=pod) as answer:

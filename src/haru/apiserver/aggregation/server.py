@@ -105,9 +105,11 @@ class Aggregator:
         return {path: {"serverRelativeURL": offer.openapi} for path, offer in offers.items() if offer.openapi}
 
     async def openapi(self, request: Request, version: GroupVersion) -> Response | None:
-        """The OpenAPI v3 of a remote group version, from its server; None: it is this server's own."""
+        """The OpenAPI v3 of a remote group version, from its server; None: it has told of none."""
         service = self._services.get(version)
-        return None if service is None else await self.pass_on(request, service, endless=False)
+        if service is None or not self._remotes.offer(version)[0].openapi:
+            return None
+        return await self.pass_on(request, service, endless=False)
 
     async def pass_on(self, request: Request, service: Obj, *, endless: bool) -> Response:
         """The extension API server's answer; the user's right to it is judged before."""

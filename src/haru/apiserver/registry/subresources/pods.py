@@ -19,7 +19,7 @@ from haru.apiserver.request.http import Response, text_response
 from haru.apiserver.streams import OpenStreams
 from haru.event_loop import imported
 from haru.kube.defaulting import apply_defaults
-from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error
+from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error, not_found_error
 from haru.kube.meta import Obj
 from haru.kube.validation.common import same
 from haru.kube.validation.pod_subresources import (
@@ -177,6 +177,8 @@ async def read_log(kubelets: Kubelets | None, streams: OpenStreams, call: Call) 
         raise call.not_found()
     container = chosen_container(pod, call.request.param("container"))
     node = (pod.get("spec") or {}).get("nodeName")
+    if node and await call.objects.peek("", "nodes", "", node) is None:
+        raise not_found_error("", "pods", node)  # as 1.36 words it
     endpoint = await kubelets.endpoint(node) if node and kubelets is not None else None
     if kubelets is None or endpoint is None:
         return over_websocket(call.request, await _simulated_log(streams, call, pod, container))
