@@ -253,15 +253,21 @@ def _list_name(kind: Kind) -> str:
 def _descriptions() -> dict[tuple[str, str, str], str]:
     """(group, type, field) -> sentence; the field is empty for the type itself."""
     found: dict[tuple[str, str, str], str] = {}
+    embedded: list[tuple[str, str, str]] = []
     group = type_name = ""
     for line in (_TABLES / "descriptions.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("@"):
             head, _, text = line[1:].partition(" ")
             group, _, type_name = head.partition("/")
             found[group, type_name, ""] = text
+        elif line.startswith("+"):
+            embedded.append((group, type_name, line.rpartition("/")[2]))
         elif line and not line.startswith("#"):
             name, _, text = line.partition(" ")
             found[group, type_name, name] = text
+    for group, type_name, inner in embedded:
+        own = {name: text for (of, each, name), text in found.items() if (of, each) == (group, inner) and name}
+        found = {(group, type_name, name): text for name, text in own.items()} | found
     return found
 
 
