@@ -201,6 +201,15 @@ def test_members_of_a_gang_never_share_a_volume() -> None:
     )
 
 
+def test_gang_is_placed_without_the_member_for_whose_claim_no_volume_is_left() -> None:
+    """Its quorum does without it."""
+    made = [node("a"), storage_class(), pod_group("g", 1), volume("v"), volume_claim("first"), volume_claim("second")]
+    made += [pod(name, group="g", volumes=uses(name)) for name in ("first", "second")]
+    decision = decide_all(made, "g")
+    assert [member.status for member in decision.members] == ["scheduled", "unschedulable"]
+    assert [[bound.volume for bound in member.volumes] for member in decision.members] == [["v"], []]
+
+
 def test_member_leaves_its_volume_to_one_that_can_use_no_other() -> None:
     selective = volume_claim("c1", selector={"matchLabels": {"disk": "ssd"}})
     volumes = [volume("v", size="1Gi", labels={"disk": "ssd"}), volume("w", size="2Gi")]

@@ -79,7 +79,9 @@ def assume_volumes(overlay: Overlay, pod: PodInfo, node: str) -> None:
 
 def with_volumes(snapshot: Snapshot, decision: Decision, pods: Sequence[PodInfo]) -> Decision:
     """Say of each of these pods that is to be bound which volumes its claims get."""
-    late = {pod.key.path: claims for pod in pods if pod.volume_claims and (claims := late_claims(snapshot, pod))}
+    asking = {pod.key.path: pod for pod in pods if pod.volume_claims}
+    placed = [path for member in decision.placed if (path := member.pod.path) in asking] if asking else []
+    late = {path: claims for path in placed if (claims := late_claims(snapshot, asking[path]))}
     if not late:
         return decision
     matcher, chosen = VolumeMatcher.of(snapshot), NO_VOLUMES
