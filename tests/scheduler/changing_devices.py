@@ -290,7 +290,8 @@ class ChangingDevices(ChangingCluster):
             for joined in member.reservations:
                 claim = claims.get(joined.claim_name) or self.objects["ResourceClaim", joined.claim_name]
                 status = dict(claim["status"])
-                status["reservedFor"] = [*(status.get("reservedFor") or ()), joined.reserve_for]
+                users = status.get("reservedFor") or []
+                status["reservedFor"] = users if joined.reserve_for in users else [*users, joined.reserve_for]
                 claims[joined.claim_name] = {**claim, "status": status}
             pod = self.objects["Pod", member.pod.name]
             status = {**pod["status"], "phase": "Running"}
