@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from random import Random
 from typing import Any
 
 import pytest
@@ -21,7 +23,15 @@ from hypothesis import strategies as st
 
 from haru.engine.dra import DeviceId
 from haru.engine.state.cache import SchedulerCache, Snapshot
-from haru.engine.state.cow_map import CowMap, Patched, values_of
+from haru.engine.state.cow_map import (
+    CowMap,
+    Patched,
+    differing,
+    differing_among,
+    mark_of,
+    values_of,
+    written_since,
+)
 from haru.engine.state.decision import GroupKey, PodKey
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
@@ -304,6 +314,30 @@ def test_frozen_maps_keep_their_contents_after_changes(steps: list[tuple[int, bo
         assert (dict(copy), len(copy)) == (contents, len(contents))
         keys = [str(key) for key in range(20, -1, -1)]
         assert values_of(copy, keys) == values_of(contents, keys) == [contents.get(key) for key in keys]
+
+
+@given(st.integers(0, 3000), st.lists(st.integers(1, 1400), min_size=1, max_size=6), st.randoms())
+def test_copies_of_a_map_are_told_apart_by_writes_however_many_there_were_before(
+    before: int, steps: list[int], rng: Random
+) -> None:
+    live: CowMap[int] = CowMap()
+    live.freeze()
+    for number in range(before):
+        live[str(number % 50)] = number
+    copies = [(live.freeze(), 0)]
+    for step in steps:
+        for _ in range(step):
+            key = str(rng.randrange(60))
+            live.pop(key, None) if rng.random() < 0.3 else live.__setitem__(key, rng.randrange(3))
+        copies.append((live.freeze(), copies[-1][1] + step))
+    for (one, first), (other, second) in itertools.product(copies, repeat=2):
+        keys = {key for key in {**one, **other} if one.get(key) is not other.get(key)}
+        assert differing(one, other) == keys
+        assert differing_among(one, other, {"1", "2", "x"}) == keys & {"1", "2"}
+        written = written_since(one, mark_of(other))
+        assert written is None or written >= keys
+        # No more than so many writes are looked through; a pop of what is not there is none.
+        assert written is not None or second > first or first - second > 1000
 
 
 def test_patched_map_shows_changes_over_its_base() -> None:

@@ -35,7 +35,6 @@ _MASK = _BUCKETS - 1
 _EMPTY: dict[str, Any] = {}
 """What all buckets share that nobody has written to."""
 _EMPTY_BUCKETS = (_EMPTY,) * _BUCKETS
-_MOST_WRITES = 2048
 _FEW_WRITES = 1024
 """After more writes two copies are compared bucket by bucket."""
 _FEW_EXCHANGED = 100
@@ -52,20 +51,26 @@ def _bucket(key: str) -> int:
 class FrozenMap(Mapping[str, V]):
     """An immutable map from text to values; made by `CowMap.freeze`.
 
-    `writes` are the keys that its `CowMap` wrote to, the first `len(writes)` of them before this copy was made.
+    `writes` are the keys that its `CowMap` wrote to, the first `len(writes)` of them before this copy was made, and
+    `earlier` those written to before the first of them.
     """
 
-    __slots__ = ("_buckets", "_compared", "_size", "_writes", "_written")
+    __slots__ = ("_buckets", "_compared", "_earlier", "_size", "_writes", "_written")
 
     def __init__(
-        self, buckets: tuple[dict[str, V], ...] = (), size: int = 0, writes: Sequence[str] | None = None
+        self,
+        buckets: tuple[dict[str, V], ...] = (),
+        size: int = 0,
+        writes: Sequence[str] | None = None,
+        earlier: Sequence[str] | None = None,
     ) -> None:
         self._buckets = buckets
         self._size = size
         self._writes = writes
+        self._earlier = earlier
         self._written = 0 if writes is None else len(writes)
-        self._compared: tuple[int, frozenset[str]] | None = None
-        """How many writes were made to the copy that was compared last, and what differs: many ask for the same."""
+        self._compared: tuple[Sequence[str] | None, int, frozenset[str]] | None = None
+        """The writes to the copy that was compared last, and what differs: many ask for the same."""
 
     def __getitem__(self, key: str) -> V:
         if not self._buckets:
@@ -113,11 +118,15 @@ class FrozenMap(Mapping[str, V]):
 
     def difference(self, other: FrozenMap[V]) -> set[str]:
         """The keys that have another value there; cheap between copies of one map, cheaper after few writes."""
-        begin, end = sorted((self._written, other._written))
-        if self._writes is not None and self._writes is other._writes and end - begin <= _FEW_WRITES:
-            if self._compared is None or self._compared[0] != other._written:
-                self._compared = other._written, frozenset(self._among(self._writes[begin:end], other))
-            return set(self._compared[1])
+        known = self._compared
+        if known is not None and known[0] is other._writes and known[1] == other._written:
+            return set(known[2])
+        written = _written_between(self, other._writes, other._written)
+        if written is None and other._earlier is not None:
+            written = _written_between(other, self._writes, self._written)
+        if written is not None:
+            self._compared = other._writes, other._written, frozenset(self._among(written, other))
+            return set(self._compared[2])
         found: set[str] = set()
         ours, theirs = self._buckets or _EMPTY_BUCKETS, other._buckets or _EMPTY_BUCKETS
         # Nearly all buckets are the same in both: what runs for each of them is not Python's.
@@ -246,10 +255,20 @@ def written_since(now: Mapping[str, V], mark: Mark | None) -> set[str] | None:
     """The keys written to since a map had this mark, whatever they have now; None if they are many or unknown."""
     base, keys = _base_of(now)
     writes, written, exchanged = mark or _UNKNOWN
-    if writes is None or not isinstance(base, FrozenMap) or writes is not base._writes:
+    found = _written_between(base, writes, written) if isinstance(base, FrozenMap) else None
+    return None if found is None else keys | exchanged | set(found)
+
+
+def _written_between(newer: FrozenMap[V], writes: Sequence[str] | None, written: int) -> Sequence[str] | None:
+    """The keys written to between a copy and one with so many of these writes; None if they are many or unknown."""
+    if writes is None:
         return None
-    begin, end = sorted((written, base._written))
-    return None if end - begin > _FEW_WRITES else keys | exchanged | set(writes[begin:end])
+    if writes is newer._writes:
+        begin, end = sorted((written, newer._written))
+        return writes[begin:end]
+    if writes is not newer._earlier or len(writes) - written + newer._written > _FEW_WRITES:
+        return None
+    return [*writes[written:], *(newer._writes or ())[: newer._written]]
 
 
 def _base_of(found: Mapping[str, V]) -> tuple[Mapping[str, V], set[str]]:
@@ -286,7 +305,7 @@ def values_of(found: Mapping[str, V], keys: Iterable[str]) -> list[V | None]:
 class CowMap(MutableMapping[str, V]):
     """The writable side: a map that hands out frozen copies of itself."""
 
-    __slots__ = ("_buckets", "_frozen", "_owned", "_size", "_writes")
+    __slots__ = ("_buckets", "_earlier", "_frozen", "_owned", "_size", "_writes")
 
     def __init__(self) -> None:
         self._buckets: list[dict[str, V]] = [_EMPTY] * _BUCKETS
@@ -294,10 +313,12 @@ class CowMap(MutableMapping[str, V]):
         self._size = 0
         self._frozen: FrozenMap[V] | None = None
         self._writes: list[str] | None = None
-        """The keys written to since some copy was made, in order; None before the first copy, and after too many.
+        """The keys written to since some copy was made, in order; None before the first copy.
 
-        Copies share it, so it only grows.
+        Copies share it, so it only grows; when it is full there is another one.
         """
+        self._earlier: list[str] | None = None
+        """The last ones that are full."""
 
     def __getitem__(self, key: str) -> V:
         return self._buckets[_bucket(key)][key]
@@ -340,7 +361,7 @@ class CowMap(MutableMapping[str, V]):
         if self._frozen is None:
             if self._writes is None:
                 self._writes = []
-            self._frozen = FrozenMap(tuple(self._buckets), self._size, self._writes)
+            self._frozen = FrozenMap(tuple(self._buckets), self._size, self._writes, self._earlier)
             self._owned = bytearray(_BUCKETS)
         return self._frozen
 
@@ -349,8 +370,8 @@ class CowMap(MutableMapping[str, V]):
         self._frozen = None
         if self._writes is not None:
             self._writes.append(key)
-            if len(self._writes) > _MOST_WRITES:
-                self._writes = None
+            if len(self._writes) >= _FEW_WRITES:
+                self._earlier, self._writes = self._writes, []
         if not self._owned[index]:
             self._buckets[index] = dict(self._buckets[index])
             self._owned[index] = 1
