@@ -43,7 +43,7 @@ _MAX_MESSAGE = 1024
 @dataclass(slots=True)
 class _Similar:
     began: float
-    messages: set[str]
+    messages: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -59,7 +59,6 @@ class _Told:
 class _Written:
     name: str
     count: int
-    first: str
 
 
 class Correlator:
@@ -75,11 +74,10 @@ class Correlator:
             told = self._objects[uid] = _Told(_BURST, now)
         similar = told.similar.get((type, reason))
         if similar is None or now - similar.began > _SIMILAR_SECONDS:
-            similar = told.similar[type, reason] = _Similar(now, {message})
-        else:
-            similar.messages.add(message)
+            similar = told.similar[type, reason] = _Similar(now, (message,))
+        elif len(similar.messages) <= _SIMILAR and message not in similar.messages:
+            similar.messages += (message,)
         if len(similar.messages) > _SIMILAR:
-            similar.messages = set(sorted(similar.messages)[: _SIMILAR + 1])
             message = f"(combined from similar events): {message}"
         told.tokens = min(_BURST, told.tokens + (now - told.at) * _REFILL_PER_SECOND)
         told.at = now
@@ -228,7 +226,7 @@ class EventRecorder:
         # eventTime: events.k8s.io/v1 requires it, and strict clients do not read lists where it is missing.
         body |= {"firstTimestamp": now, "lastTimestamp": now, "count": 1, "eventTime": format_micro_time(at)}
         await self._client.create(self._kind, {"apiVersion": "v1", "kind": "Event", **body})
-        self._written[key] = _Written(name, 1, now)
+        self._written[key] = _Written(name, 1)
 
 
 def reference_of(obj: Mapping[str, Any]) -> Obj:

@@ -145,7 +145,7 @@ def item_element(shape: Shape, item: Any) -> str:
     return "k:" + compact(keys)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def _named_item(key: str, value: str) -> str:
     """The element of an item that is found by one text, as most are."""
     return "k:" + compact({key: value})
