@@ -22,7 +22,7 @@ from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.controllers.base import slow_start
 from haru.engine import SchedulerCache, decide
-from haru.engine.equivalence import filter_results, prefilter_state
+from haru.engine.equivalence import filter_results, node_class_index, prefilter_state
 from haru.errors import raise_first
 from haru.event_loop import SharedTimeout, bounded
 from haru.kube.errors import StatusError
@@ -120,6 +120,24 @@ def test_score_keys_of_a_node_are_kept_for_few_of_the_loads_that_it_ever_had() -
         cache.remove(running)
     kept = [obj for obj in gc.get_objects() if type(obj) is prefilter_state.PreFilterState and id(obj) not in of_others]
     assert kept and all(0 < len(state._keys) < 80 for state in kept)
+
+
+def test_nodes_that_come_and_go_leave_no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_class_index, "_SPARE", 10)
+    cache, waiting = SchedulerCache(), pod("p", claims=["c"])
+    for obj in (device_class("gpu", ['device.attributes["gpu.example.com"].uuid != "x"']), claim("c"), waiting):
+        cache.apply(obj)
+    of_others = objects_by_type()["haru.engine.dra.pools.device_table.DeviceTable"]
+    for number in range(100):
+        cards = [{"name": f"gpu-{card}", "attributes": {"uuid": {"string": f"{number}-{card}"}}} for card in range(4)]
+        came = node(f"n{number}"), resource_slice(f"n{number}", cards)
+        for obj in came:
+            cache.apply(obj)
+        assert decide(cache.snapshot(), [waiting], group=None, options=options()).status == "scheduled"
+        for obj in came:
+            cache.remove(obj)
+    gc.collect()
+    assert objects_by_type()["haru.engine.dra.pools.device_table.DeviceTable"] - of_others < 30
 
 
 class Missing(Exception):

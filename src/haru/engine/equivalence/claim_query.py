@@ -26,7 +26,7 @@ Refusal = DoesNotFit | AllocationError | GaveUp
 Answer = Solution | Refusal
 """What the nodes of one class answer; an error is an answer, too."""
 
-_SPARE = 4096
+_SPARE = 1024
 _FEW_CLASSES = 8
 """With fewer classes, no signatures are computed."""
 _USES = 2

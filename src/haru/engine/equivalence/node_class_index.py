@@ -72,6 +72,8 @@ class NodeClassIndex:
         self._last_views: tuple[NodeView, DeviceSnapshot, list[PoolView]] | None = None
         self._class_of: list[NodeClass] = []
         self._inventories = _InventoryNumbers()
+        self._met_with: dict[int, int] = {}
+        """How many entries of `_inventories` came with a node, by its number."""
         self._reset()
 
     @property
@@ -107,6 +109,7 @@ class NodeClassIndex:
         for number in self._named.pop(name, ()):
             self._remove(number)
             self._class_of[number] = _ABSENT
+            self._inventories.expected -= self._met_with.pop(number, 0)
             self._free.append(number)
 
     def update(self, snapshot: DeviceSnapshot, allocated: AllocatedState) -> set[int] | None:
@@ -155,7 +158,9 @@ class NodeClassIndex:
         elif self._class_of[number] is _UNCLASSIFIED:
             known = len(self._inventories)
             self._add(number)
-            self._inventories.expected += len(self._inventories) - known
+            met = len(self._inventories) - known
+            self._met_with[number] = self._met_with.get(number, 0) + met
+            self._inventories.expected += met
         return self._class_of[number]
 
     def _affected(self, name: str, *snapshots: DeviceSnapshot) -> Iterable[int]:
@@ -178,6 +183,7 @@ class NodeClassIndex:
         self.classes.clear()
         self._moved = 0
         self._inventories = self._inventories.renewed()
+        self._met_with.clear()
         before = self._class_of
         self._class_of = [_ABSENT] * len(self.nodes)
         for numbers in self._named.values():
