@@ -96,25 +96,37 @@ async def served_kinds(client: ApiClient, *, run_times: bool = False) -> tuple[d
     return kinds, missing
 
 
+_OF_METADATA = ("name", "namespace", "uid", "resourceVersion")
+_OF_MAKERS = ("replicas", "podManagementPolicy", "ordinals")
+_OF_JOBS = ("activeDeadlineSeconds", "parallelism", "completions", "managedBy")
+
+
 def _selecting(obj: Obj) -> Obj:
-    """What decisions ask of a service or of an owner of pods: whom it selects. The rest would fill the memory."""
-    metadata = {name: obj["metadata"].get(name, "") for name in ("name", "namespace", "uid", "resourceVersion")}
-    spec = {"selector": (obj.get("spec") or {}).get("selector")}
-    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, "spec": spec}
+    """What decisions and explanations ask of a service or of who makes pods. The rest would fill the memory."""
+    spec = obj.get("spec") or {}
+    kept = {"selector": spec.get("selector"), **{name: spec[name] for name in _OF_MAKERS if name in spec}}
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": _metadata(obj), "spec": kept}
 
 
 def _run_time(obj: Obj) -> Obj:
-    """What decisions ask of a Job: by when it has ended."""
-    metadata = {name: obj["metadata"].get(name, "") for name in ("name", "namespace", "uid", "resourceVersion")}
-    spec = {"activeDeadlineSeconds": (obj.get("spec") or {}).get("activeDeadlineSeconds")}
+    """What decisions and explanations ask of a Job: by when it has ended, and who says how many pods it runs."""
+    spec = {name: value for name, value in (obj.get("spec") or {}).items() if name in _OF_JOBS}
+    metadata = {**_metadata(obj), "labels": obj["metadata"].get("labels") or {}}
     status = {"startTime": (obj.get("status") or {}).get("startTime")}
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, "spec": spec, "status": status}
 
 
-_TRANSFORMS = {
+def _metadata(obj: Obj) -> Obj:
+    kept = {name: obj["metadata"].get(name, "") for name in _OF_METADATA}
+    owners = obj["metadata"].get("ownerReferences")
+    return {**kept, "ownerReferences": owners} if owners else kept
+
+
+TRANSFORMS = {
     **dict.fromkeys(("Service", "ReplicationController", "ReplicaSet", "StatefulSet"), _selecting),
     "Job": _run_time,
 }
+"""What the scheduler keeps of objects that it reads little of."""
 
 
 class Watchers:
@@ -140,7 +152,7 @@ class Watchers:
         self._finished: FinishedMembers | None = None
         # What others in this process have anyway takes less as it is than with parts of its own.
         kept = {} if client.shared is not None else KeptFields().transforms
-        transforms = {**_TRANSFORMS, **kept, "ResourceSlice": self._take_slice}
+        transforms = {**TRANSFORMS, **kept, "ResourceSlice": self._take_slice}
         for name, kind in kinds.items():
             transform = transforms.get(name)
             selector = "status.phase!=Succeeded,status.phase!=Failed" if name == "Pod" else ""
