@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from engine_objects import (
     Obj,
     allocated,
@@ -94,6 +95,25 @@ def test_raise_quota_lets_all_members_of_a_gang_in_and_all_their_claims() -> Non
     assert first.summary == f"raise the quotas cards to {classes}=10, pods=13 and few to {classes}=9"
     hard = [change["patch"]["spec"]["hard"] for change in first.changes]
     assert hard == [{classes: "10", "pods": "13"}, {classes: "9"}]
+
+
+@pytest.mark.parametrize("about", ["job", "podgroup"])
+def test_gang_whose_other_members_a_quota_refuses_gets_the_quota_raised_and_no_pods_by_hand(about: str) -> None:
+    shape = {"parallelism": 3, "completions": 3, "completionMode": "Indexed"}
+    job = maker("Job", "train", shape, restartPolicy="Never")
+    member = pod("train-0", group="g")
+    member["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-train", "controller": True}
+    ]
+    full = quota({"pods": "1"}, {"pods": "1"})
+    objects = [pod_group("g", 3), member, job, full, *cards(16)]
+    told = explain(
+        SchedulerCache.of(objects).snapshot(), about, job if about == "job" else objects[0], options=options()
+    )
+    first = told.remedies[0]
+    assert (first.summary, first.confirmed) == ("raise the quota cards to pods=3", True)
+    assert [remedy.kind for remedy in told.remedies] == ["RaiseQuota", "LowerMinCount"]
+    assert "exceeded quota: cards" in told.summary
 
 
 def test_raise_quota_covers_claims_of_all_waiting_members() -> None:

@@ -22,7 +22,7 @@ from haru.explain.diagnosis.object_states import State, ended_job, pod_state, se
 from haru.explain.diagnosis.pending import titled, waiting
 from haru.explain.diagnosis.pod_creation import refused_creation
 from haru.explain.diagnosis.predicted_pods import MAKERS, without_pods
-from haru.explain.diagnosis.quotas import lacking, unmade
+from haru.explain.diagnosis.quotas import Refusal, lacking, unmade
 from haru.explain.diagnosis.running_pods import end_problems, problems_of, running_problems
 from haru.explain.diagnosis.verdict import distinct
 from haru.explain.diagnosis.workload_unit import (
@@ -208,15 +208,21 @@ def _with_refusals(snapshot: Snapshot, told: Explanation, obj: Obj) -> Explanati
     """Also told which pods are missing because quotas, or whoever else is asked, refuse them."""
     by_quota = unmade(snapshot, obj)
     if by_quota is not None:
-        ways = by_quota.refusal.remedy(_none_yet(told) and "there is room for" in told.summary)
-        waits = by_quota.refusal.can_wait
-        return _kept_back(told, by_quota.count, by_quota.refusal.reason, (*ways, *told.remedies), waits=waits)
+        waits, ways = by_quota.refusal.can_wait, _with_quota_raised(told, by_quota.refusal)
+        return _kept_back(told, by_quota.count, by_quota.refusal.reason, ways, waits=waits)
     count, owner = lacking(snapshot, obj), {"kind": obj["kind"], **_reference(obj)}
     refused = refused_creation(snapshot, owner) if count else None
     if refused is None:
         return told
     rest = tuple(remedy.not_enough("its pods can be created") for remedy in told.remedies)
     return _kept_back(told, count, refused, rest, waits=False)
+
+
+def _with_quota_raised(told: Explanation, refusal: Refusal) -> tuple[Remedy, ...]:
+    """First that the quota is raised: who makes the pods then makes those that are missing."""
+    added = next((remedy for remedy in told.remedies if remedy.kind == "AddMembers"), None)
+    starts = (_none_yet(told) and "there is room for" in told.summary) or (added is not None and added.confirmed)
+    return (*refusal.remedy(starts), *(remedy for remedy in told.remedies if remedy is not added))
 
 
 def _reference(obj: Obj) -> Obj:
@@ -245,12 +251,19 @@ def _with_refused_members(snapshot: Snapshot, told: Explanation, key: GroupKey, 
         return told
     pods = (snapshot.pods[path].controller for path in sorted(snapshot.group_state(key).all))
     owner = next((found for found in (controller_of(group or {"metadata": {}}), *pods) if found is not None), None)
-    refused = refused_creation(snapshot, {**owner, "namespace": key.namespace}) if owner is not None else None
-    if owner is None or refused is None:
+    if owner is None:
         return told
-    ways = [remedy for remedy in told.remedies if remedy.kind != "AddMembers"]
+    maker = snapshot.objects(owner["kind"]).get(f"{key.namespace}/{owner['name']}") if owner["kind"] in MAKERS else None
+    by_quota = unmade(snapshot, {**maker, "kind": owner["kind"]}) if maker is not None else None
+    refused = refused_creation(snapshot, {**owner, "namespace": key.namespace})
+    if by_quota is not None:
+        refused, ways = by_quota.refusal.reason, _with_quota_raised(told, by_quota.refusal)
+    elif refused is not None:
+        ways = tuple(remedy for remedy in told.remedies if remedy.kind != "AddMembers")
+    else:
+        return told
     text = f"{told.summary}; {owner['kind'].lower()} {owner['name']} cannot create the others: {refused.message}"
-    return replace(told, summary=text, reasons=distinct([*told.reasons, refused]), remedies=tuple(ways))
+    return replace(told, summary=text, reasons=distinct([*told.reasons, refused]), remedies=ways)
 
 
 def _living(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
