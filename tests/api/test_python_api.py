@@ -229,7 +229,8 @@ def test_feature_gates_default_to_those_of_haru_up_and_can_be_overridden() -> No
 @pytest.mark.parametrize(
     ("ask", "kind", "message"),
     [
-        (lambda s: haru.Snapshot.of([{"kind": "Pod"}]), haru.InputError, 'object #0: no kind "Pod" in version'),
+        (lambda s: haru.Snapshot.of([{"kind": "Pod"}]), haru.InputError, "object #0: apiVersion is missing"),
+        (lambda s: haru.Snapshot.of([{"a": 1}]), haru.InputError, "object #0: apiVersion and kind are missing"),
         (lambda s: haru.Snapshot.of([5]), haru.InputError, "object #0: this is no Kubernetes object: 5"),
         (lambda s: haru.Snapshot.read(), haru.InputError, "name a file"),
         (lambda s: haru.Snapshot.read("nowhere.yaml"), haru.InputError, "nowhere.yaml: No such file"),

@@ -19,7 +19,10 @@ def as_stored(obj: Obj, namespace: str, unknown: list[str] | None = None) -> Obj
 
     What is left out because the kind has no such fields is told in `unknown`.
     """
-    kind = by_kind(str(obj.get("apiVersion")), str(obj.get("kind")))
+    missing = [field for field in ("apiVersion", "kind") if not obj.get(field)]
+    if missing:
+        raise ValueError(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    kind = by_kind(str(obj["apiVersion"]), str(obj["kind"]))
     if kind is None:
         raise ValueError(f'no kind "{obj.get("kind")}" in version "{obj.get("apiVersion")}"')
     stored = _stored(obj, kind, storage_kind(kind), namespace, _gates(), [] if unknown is None else unknown)
