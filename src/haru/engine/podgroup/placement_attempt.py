@@ -41,7 +41,7 @@ class PlacementAttempt:
         """Tell whether an error ended the attempt."""
         if self.fit == len(self.outcomes):
             return False
-        return any(isinstance(outcome, Unschedulable) and outcome.failed for outcome in self.outcomes)
+        return True in [isinstance(outcome, Unschedulable) and outcome.failed for outcome in self.outcomes]
 
     @property
     def unanswered(self) -> bool:

@@ -31,6 +31,7 @@ from haru.engine.preemption.nominated_placements import conflicting_reservation,
 from haru.engine.preemption.pod_preemption import preempt_for_pod
 from haru.engine.preemption.podgroup_preemption import preempt_for_group
 from haru.engine.state.cache import Snapshot
+from haru.engine.state.cow_map import values_of
 from haru.engine.state.decision import Decision, Diagnosis, GroupKey, Reason, namespaced_name
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
@@ -131,8 +132,7 @@ def members_of(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
     """Return the pods to decide, in scheduling order."""
     members: list[PodInfo] = []
     last: list[PodInfo] = snapshot.decision_cache.get_or_compute("last pod", None, list)
-    for obj in pods:
-        known = snapshot.pods.get(namespaced_name(obj))
+    for obj, known in zip(pods, values_of(snapshot.pods, map(namespaced_name, pods)), strict=True):
         info = known if known is not None and known.obj is obj and not known.node else PodInfo.of(obj)
         placed = info.node or (known is not None and known.key.uid == info.key.uid and known.node)
         if not (placed or info.terminal or info.deleting or info.gated):

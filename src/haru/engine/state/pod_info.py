@@ -21,8 +21,6 @@ from haru.kube.resources import claimed_resources, pod_requests
 
 # What a container without requests counts as when nodes are scored (never when they are filtered).
 _SCORING_MISSING = {"cpu": parse_quantity("100m"), "memory": parse_quantity("200Mi")}
-# What a pod at one place knows that it does not know at another.
-_PLACE_BOUND = ("shape", "_read")
 # What a pod knows that depends on what its devices take of its node.
 _TAKEN = ("usage", "weight")
 _DEVICES_TAKE = "nodeAllocatableResourceClaimStatuses"
@@ -450,8 +448,8 @@ class PodInfo:
         known = bound.__dict__
         # What was read of the object so far stays true, but for what depends on the place.
         known.update(self.__dict__)
-        for name in _PLACE_BOUND:
-            known.pop(name, None)
+        known.pop("shape", None)
+        known.pop("_read", None)
         if self.claimed or claimed or _DEVICES_TAKE in self.status:
             for name in _TAKEN:
                 known.pop(name, None)
