@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from haru.engine import Options, Snapshot
 from haru.engine.podgroup import UnansweredError
-from haru.engine.state import PodInfo, workload_of
+from haru.engine.state import PodInfo, consumer_key, workload_of
 from haru.explain import hypothesis
 from haru.explain.changes import create, delete, listed, pod_manifest
 from haru.explain.diagnosis.allocations import frees_text, held_by
@@ -25,6 +25,7 @@ from haru.explain.remedies.fewer_pods import fewer_pods
 from haru.explain.remedies.makers import maker_of
 from haru.explain.remedies.node_openings import smallest
 from haru.explain.render.wording import counted
+from haru.kube.meta import Obj, name_of, namespace_of
 
 _MOST_MOVED = 8
 
@@ -34,6 +35,8 @@ def move(snapshot: Snapshot, work: WorkloadUnit, options: Options, ended: Sequen
     pods = [pod for unit in ended for pod in unit.pods]
     if not pods or len(pods) > _MOST_MOVED or any(pod.controller is not None for pod in pods):
         return
+    if _groups_with_claims(snapshot, pods):
+        return  # where their claims are is where they start anew
     freed = hypothesis.without_pods(snapshot, [pod.key.path for pod in pods])
     first = work.decision(freed, options)
     if first is None or first.status != "scheduled":
@@ -73,7 +76,7 @@ def evict(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagn
         return
     yield from move(snapshot, work, options, ended)
     pods = [pod for unit in ended for pod in unit.pods]
-    changes = tuple(delete("v1", "Pod", p.key.name, p.key.namespace) for p in pods)
+    groups, changes = _groups_with_claims(snapshot, pods), deletions(snapshot, pods)
     owners = Counter(workload_of(pod) for pod in pods)
 
     def frees(gone: Sequence[PodInfo]) -> str:
@@ -88,6 +91,8 @@ def evict(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagn
     else:
         shown = listed([f"{count} of {owner}" for owner, count in owners.most_common()])
         text = f"end {len(pods)} pods, {shown}: {listed([p.key.name for p in pods])}"
+    if groups:
+        text += f" and PodGroup {listed([name for name, _ in map(_named, groups)])}, which would keep its claims"
     text += f" (frees {freed})" if freed else ""
     own_priority = max((p.priority for p in work.pending(snapshot)), default=0)
     above = max(unit.priority for unit in ended) > own_priority
@@ -105,6 +110,26 @@ def evict(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagn
     elif new is not None:
         then = f" that then wait, unless {_stopped(makers)}" if new < len(pods) else ""
         yield Remedy("Evict", text, changes, cost, True, _costs(ended, makers, then))
+
+
+def deletions(snapshot: Snapshot, pods: Sequence[PodInfo]) -> tuple[Obj, ...]:
+    """Return the changes that end pods, and the PodGroups that would keep their claims."""
+    ended = [delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in pods]
+    groups = _groups_with_claims(snapshot, pods)
+    return (*ended, *(delete(group["apiVersion"], group["kind"], *_named(group)) for group in groups))
+
+
+def _groups_with_claims(snapshot: Snapshot, pods: Sequence[PodInfo]) -> list[Obj]:
+    """The PodGroups of these pods that have claims and no other pods: their claims are free once they are gone."""
+    gone = {pod.key.path for pod in pods}
+    keys = dict.fromkeys(pod.group for pod in pods if pod.group is not None)
+    holding = [key for key in keys if snapshot.claim_index.by_consumer.get(consumer_key("podgroups", *key))]
+    ended = [key.path for key in holding if gone.issuperset(snapshot.group_state(key).scheduled)]
+    return [snapshot.pod_groups[path] for path in ended if path in snapshot.pod_groups]
+
+
+def _named(obj: Obj) -> tuple[str, str]:
+    return name_of(obj), namespace_of(obj)
 
 
 _SCALED = ("deployment/", "replicaset/", "statefulset/")

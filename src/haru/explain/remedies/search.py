@@ -17,7 +17,7 @@ from itertools import chain
 from haru.engine import Options, Reason, Snapshot
 from haru.engine.state import PodInfo
 from haru.explain import hypothesis
-from haru.explain.changes import delete, listed, patch
+from haru.explain.changes import listed, patch
 from haru.explain.diagnosis.diagnosis import Diagnosis
 from haru.explain.diagnosis.requests import Capacity
 from haru.explain.diagnosis.verdict import victims
@@ -27,7 +27,7 @@ from haru.explain.remedies import near_names
 from haru.explain.remedies.add_nodes import add_nodes, different_nodes, other_nodes
 from haru.explain.remedies.attribute_names import meant_selectors
 from haru.explain.remedies.device_taints import by_driver, device_taints, repelling_taints, taint_removal
-from haru.explain.remedies.evictions import evict, placed_anew
+from haru.explain.remedies.evictions import deletions, evict, placed_anew
 from haru.explain.remedies.node_changes import label_nodes, uncordon, untaint_nodes
 from haru.explain.remedies.node_openings import Openings
 from haru.explain.remedies.relaxed_requests import (
@@ -86,8 +86,7 @@ def _switches(snapshot: Snapshot, work: WorkloadUnit) -> Iterator[_Switch]:
         yield _Switch(f"remove device taint {text}{note}", _without_device_taint(text), tuple(changes), 3)
     for unit in victims(snapshot, work):
         paths = [pod.key.path for pod in unit.pods]
-        gone = tuple(delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in unit.pods)
-        yield _Switch(f"end {unit.name}", _without(paths), gone, 10 + len(paths), unit.pods)
+        yield _Switch(f"end {unit.name}", _without(paths), deletions(snapshot, unit.pods), 10 + len(paths), unit.pods)
 
 
 def _node_switches(snapshot: Snapshot, name: str) -> Iterator[_Switch]:
