@@ -23,6 +23,8 @@ from haru.engine.state.cache import Snapshot
 from haru.engine.state.pod_info import PodInfo
 
 _MAX_NODE_SETS = 8
+_MAX_TIMELINES = 16
+"""Of all classes: each keeps the pods that were on its nodes, until it is asked for again."""
 
 UnitsByNode = Mapping[str, Sequence[DisruptionUnit]]
 """The units with pods on each node, the most important first."""
@@ -144,8 +146,8 @@ class NodeCounter:
         """
         if self._index is None:
             return None
-        timeline = self._counter.kept.get_or_compute(
-            "removal timelines", initial, lambda: RemovalTimeline(initial), _MAX_NODE_SETS
+        timeline = self._base.decision_cache.get_or_compute(
+            "removal timelines", initial, lambda: RemovalTimeline(initial), _MAX_TIMELINES
         )
         logs = self._occupancies.changes, self._index.changes
         changed = [log.since(position) for log, position in zip(logs, timeline.positions, strict=True)]
