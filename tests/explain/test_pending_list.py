@@ -225,6 +225,17 @@ def test_name_in_wrong_namespace_gets_hint() -> None:
             ask(about)  # type: ignore[operator]
 
 
+def test_name_with_a_typing_error_gets_the_one_that_is_there() -> None:
+    web = workload("ReplicaSet", "web-server", 1)
+    snapshot = Snapshot.of([*cluster(cpu=1), pod("trainer"), web, {**web, "kind": "Deployment"}])
+    for about in ("deployment/web-sever", "replicaset/web-sever", "pod/trainr"):
+        ask = snapshot.explain_pending if about.startswith("deployment") else snapshot.explain
+        with pytest.raises(NotFoundError, match=r"in namespace default; did you mean (web-server|trainer)[?]"):
+            ask(about)  # type: ignore[operator]
+    with pytest.raises(NotFoundError, match=r'there is no pod "database" in namespace default$'):
+        snapshot.explain("pod/database")
+
+
 def test_list_as_json_has_an_explanation_in_each_item() -> None:
     answer = listed(cluster(dgx_h100=2), *MIXED).as_dict()
     assert (answer["apiVersion"], answer["kind"], answer["pods"]) == ("haru.dev/v1alpha1", "ExplanationList", 8)

@@ -304,6 +304,18 @@ async def test_list_has_the_namespaces_in_which_the_user_may_list(served: Served
     assert (await served.get(f"{list_path('default')}?labelSelector=%3D%3D", user="eve"))[0] == 400
 
 
+async def test_name_that_another_namespace_has_is_not_found_without_a_hint(served: Served) -> None:
+    client, kind = ApiClient.in_process(served.api), known_kind("scheduling.k8s.io/v1alpha2", "Workload")
+    template = {"name": "t", "schedulingPolicy": {"gang": {"minCount": 1}}}
+    theirs = {"metadata": {"name": "plan", "namespace": "tenant-b"}, "spec": {"podGroupTemplates": [template]}}
+    await client.create(kind, {"apiVersion": kind.api_version, "kind": kind.kind, **theirs})
+    await until_told(served, explanation_path("tenant-b", "workloads", "plan"), ("bob", "tenant-b", "workloads"))
+    served.api.allowed.add(("jane", "default", "workloads"))
+    for name in ("plan", "plam"):
+        status, body, _ = await served.get(explanation_path("default", "workloads", name))
+        assert status == 404 and "tenant-b" not in body and "did you mean" not in body
+
+
 async def test_workload_and_device_class_are_tables_of_what_waits_with_them(served: Served) -> None:
     client = ApiClient.in_process(served.api)
     controller = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}

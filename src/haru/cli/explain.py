@@ -330,17 +330,24 @@ async def _found(client: ApiClient, kind: Kind, name: str, namespace: str) -> Ob
             return None
         if error.code == 404:
             place = f" in namespace {namespace}" if kind.namespaced else ""
-            raise NotFoundError(f"{error.message}{place}{await _hint(client, kind, name)}") from error
+            raise NotFoundError(f"{error.message}{place}{await _hint(client, kind, namespace, name)}") from error
         raise
 
 
-async def _hint(client: ApiClient, kind: Kind, name: str) -> str:
-    """In which other namespaces there is one, as far as they may be listed."""
-    from haru.explain.pending_choice import elsewhere
+async def _hint(client: ApiClient, kind: Kind, namespace: str, name: str) -> str:
+    """In which other namespaces there is one, or which name is close, as far as they may be listed."""
+    from haru.explain.pending_choice import elsewhere, meant
+
+    same = await _listed(client, kind, "", field_selector=f"metadata.name={name}")
+    hint = elsewhere(obj["metadata"]["namespace"] for obj in same)
+    return hint or meant(name, (obj["metadata"]["name"] for obj in await _listed(client, kind, namespace)))
+
+
+async def _listed(client: ApiClient, kind: Kind, namespace: str, field_selector: str = "") -> Sequence[Obj]:
     from haru.kube.errors import StatusError
 
     try:
-        found = (await client.list(kind, "", field_selector=f"metadata.name={name}"))["items"]
+        found: Sequence[Obj] = (await client.list(kind, namespace, field_selector=field_selector))["items"]
     except StatusError:
-        return ""
-    return elsewhere(obj["metadata"]["namespace"] for obj in found)
+        return ()
+    return found

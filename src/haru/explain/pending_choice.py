@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
 
 from haru.engine import Snapshot
 from haru.engine.state import PodInfo, namespaced_name, workload_of
@@ -127,7 +128,7 @@ def _device_classes(snapshot: Snapshot, pod: PodInfo) -> set[str]:
     return found
 
 
-def check_exists(objects: Iterable[Obj], snapshot: Snapshot, kind: str, namespace: str, name: str) -> None:
+def check_exists(objects: Collection[Obj], snapshot: Snapshot, kind: str, namespace: str, name: str) -> None:
     """Raise NotFoundError where neither the object nor a pod of it is there, with the namespace that has one."""
     cluster_wide = kind in ("DeviceClass", "Namespace")
     there = [obj["metadata"] for obj in objects if obj["kind"] == kind and obj["metadata"]["name"] == name]
@@ -138,8 +139,16 @@ def check_exists(objects: Iterable[Obj], snapshot: Snapshot, kind: str, namespac
     makers = ((maker, {**obj, "kind": maker}) for maker in _GROUPED for obj in snapshot.objects(maker).values())
     if not any(map(choice.pods, snapshot.pods.values())) and not any(choice.makers(*each) for each in makers):
         where = "" if cluster_wide else f" in namespace {namespace}"
-        hint = "" if cluster_wide else elsewhere(namespaces)
+        same = (obj["metadata"] for obj in objects if obj["kind"] == kind)
+        names = {m["name"] for m in same if cluster_wide or (m.get("namespace") or "default") == namespace}
+        hint = ("" if cluster_wide else elsewhere(namespaces)) or meant(name, names)
         raise NotFoundError(f'there is no {kind.lower()} "{name}"{where}{hint}')
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """Which name of those that there are was probably meant, as the end of a sentence; empty if none is close."""
+    close = get_close_matches(name, sorted(names), n=1, cutoff=0.75)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def elsewhere(namespaces: Iterable[str]) -> str:

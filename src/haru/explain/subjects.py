@@ -9,7 +9,7 @@ from haru.engine.state import GroupKey
 from haru.errors import InputError, NotFoundError
 from haru.explain.device_names import DeviceNameError, find_in
 from haru.explain.object_names import PlaceKind, SubjectKind
-from haru.explain.pending_choice import elsewhere
+from haru.explain.pending_choice import elsewhere, meant
 from haru.explain.results import DeviceStory, NodeStory
 from haru.explain.stories import explain_device, explain_node
 from haru.gangs import KINDS, KUEUE_WORKLOAD, is_foreign_group, kueue_hold, title_of
@@ -70,18 +70,22 @@ def find_subject(snapshot: Snapshot, kind: SubjectKind, namespace: str, name: st
         return found
     if kind == "podgroup" and is_foreign_group(name):
         raise NotFoundError(_without_pods(snapshot, namespace, *title_of(name)))
-    hint = elsewhere(_namespaces_with(snapshot, kind, name) - {namespace})
+    known = _known(snapshot, kind)
+    there = {space for space, _, each in (path.partition("/") for path in known) if each == name}
+    hint = elsewhere(there) or meant(
+        name, (each for space, _, each in (path.partition("/") for path in known) if space == namespace)
+    )
     raise NotFoundError(f'there is no {kind} "{name}" in namespace {namespace}{hint}')
 
 
-def _namespaces_with(snapshot: Snapshot, kind: SubjectKind, name: str) -> set[str]:
-    """The namespaces that have an object of a kind by this name."""
-    known: Mapping[str, object] = {
+def _known(snapshot: Snapshot, kind: SubjectKind) -> Mapping[str, object]:
+    """All objects of a kind, by path."""
+    indexes: dict[str, Mapping[str, object]] = {
         "pod": snapshot.pods,
         "resourceclaim": snapshot.claims,
         "podgroup": snapshot.pod_groups,
-    }.get(kind) or snapshot.objects(_API[kind][1])
-    return {path.partition("/")[0] for path in known if path.partition("/")[2] == name}
+    }
+    return indexes.get(kind) or snapshot.objects(_API[kind][1])
 
 
 def _foreign_group(snapshot: Snapshot, namespace: str, name: str) -> Obj | None:

@@ -129,6 +129,8 @@ def _choice(question: Question, snapshot: Snapshot) -> Choice:
     if not question.name:
         return Choice()
     kind = TABLES[question.resource]
-    named = ({**obj, "kind": kind} for obj in snapshot.objects(kind).values())
+    # Who may ask about this name in this namespace is not told what others there are.
+    path = f"{question.namespace}/{question.name}" if question.namespace else question.name
+    named = [{**obj, "kind": kind} for key, obj in snapshot.objects(kind).items() if key == path]
     check_exists(named, snapshot, kind, question.namespace, question.name)
     return choice_of(snapshot, kind, question.namespace, question.name)
