@@ -15,8 +15,9 @@ from haru.engine.podgroup.single_class_capacity import SingleClassCapacity
 from haru.engine.preemption.disruption_units import DisruptionUnit
 from haru.engine.preemption.dry_run import EvictionDryRun
 from haru.engine.preemption.initial_counts import InitialCounts
+from haru.engine.preemption.kept_by_node import KeptByNode
 from haru.engine.preemption.node_occupancy import NodeOccupancies, NodeOccupancy
-from haru.engine.preemption.removal_steps import KeptSteps, RemovalSteps, Step
+from haru.engine.preemption.removal_steps import RemovalSteps, Step
 from haru.engine.preemption.removal_timeline import Removal, RemovalTimeline
 from haru.engine.preemption.victim_index import VictimIndex
 from haru.engine.state.cache import Snapshot
@@ -75,7 +76,7 @@ class NodeCounter:
         self._index = units if isinstance(units, VictimIndex) else None
         self.units_on = units.units_on if isinstance(units, VictimIndex) else units.__getitem__
         """The units with pods on a node, the most important first."""
-        self._steps = KeptSteps.of(base, occupancies, counter.kept)
+        self._steps: dict[str, RemovalSteps] = KeptByNode.of(base, occupancies, ("steps", counter.kept))
         self._dry_run: EvictionDryRun | None = None
         self._units: Sequence[DisruptionUnit] = ()
         self._removed = bytearray()

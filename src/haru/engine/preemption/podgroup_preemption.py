@@ -34,6 +34,7 @@ from haru.engine.preemption.dry_run import EvictionDryRun, keep_group_reservatio
 from haru.engine.preemption.eligibility import evictable_pods
 from haru.engine.preemption.fast_reprieve import FastReprieve
 from haru.engine.preemption.feasibility_oracle import FeasibilityOracle, Preemptor
+from haru.engine.preemption.kept_by_node import KeptByNode
 from haru.engine.preemption.node_counter import NodeCounter, UnitsByNode
 from haru.engine.preemption.node_occupancy import NodeOccupancies
 from haru.engine.preemption.nominated_placements import own_nominated_placements, terminating_pods
@@ -215,7 +216,7 @@ class Search:
         if not counter.is_plain(occupancy):
             return self._fast_reprieve(order, places, enough)
         kept: dict[str, tuple[tuple[object, ...], Victims | None]]
-        kept = counter.kept.get_or_compute("victims on nodes", None, dict)
+        kept = KeptByNode.of(self._base, self._occupancies, ("victims", counter.kept))
         members = len(self._preemptor.info.members) if enough is None else enough
         key = (occupancy, order.units, order.guarded, members, self._preemptor.info.needed)
         known = kept.get(places[0][0])

@@ -7,17 +7,13 @@ Source: our own.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from haru.engine.podgroup.single_class_capacity import SingleClassCapacity
 from haru.engine.preemption.disruption_units import DisruptionUnit
-from haru.engine.preemption.node_occupancy import NodeOccupancies, NodeOccupancy
+from haru.engine.preemption.node_occupancy import NodeOccupancy
 from haru.engine.state.pod_info import PodInfo
-from haru.engine.state.snapshot import Snapshot
-
-_TOPIC = "removal steps"
-_MAX_CLASSES = 64
 
 
 class Step(NamedTuple):
@@ -84,37 +80,3 @@ class RemovalSteps:
                 return Step(unit, count)
         self._left = 0
         return None
-
-
-class KeptSteps:
-    """Keep the steps of nodes by class of members.
-
-    They hold the pods that were on the node: once it changes they go, also those of classes that nobody asks for again.
-    """
-
-    def __init__(self) -> None:
-        self._by_class: dict[Hashable, dict[str, RemovalSteps]] = {}
-        self._position = 0
-
-    @staticmethod
-    def of(base: Snapshot, occupancies: NodeOccupancies, member_class: Hashable) -> dict[str, RemovalSteps]:
-        """Return the steps by node that hold for a class."""
-        kept = base.decision_cache.get_or_compute(_TOPIC, occupancies, KeptSteps)
-        kept._catch_up(occupancies)
-        found = kept._by_class.pop(member_class, None)
-        if found is None:
-            found = {}
-            if len(kept._by_class) >= _MAX_CLASSES:
-                del kept._by_class[next(iter(kept._by_class))]
-        kept._by_class[member_class] = found
-        return found
-
-    def _catch_up(self, occupancies: NodeOccupancies) -> None:
-        changed = occupancies.changes.since(self._position)
-        self._position = occupancies.changes.position
-        if changed is None:
-            self._by_class.clear()
-            return
-        for steps in self._by_class.values():
-            for name in changed & steps.keys():
-                del steps[name]
