@@ -2,7 +2,8 @@
 
 After each change every waiting unit is decided: on the cluster that was followed, on the same one read at once, and now
 and then by an engine without a cache. What a decision to bind allocates is added up from the definitions alone
-(`device_books`), and where a unit has come to fit its queueing hints were told.
+(`device_books`), victims are as few as will do (`needed_evictions`), and where a unit has come to fit its queueing
+hints were told.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from changing_devices import ChangingDevices, Unit
 from device_books import problems
+from needed_evictions import vain_evictions
 from test_followed_cluster import told
 from test_queueing_hints import helped_by, rejected_by
 
@@ -60,6 +62,10 @@ class History:
                 assert told(decision) == told(self._asked(other.snapshot(), unit)), f"step {step}, {unit.name}"
             self._woken(step, unit, decision)
             self.happened[decision.status] += 1
+            # Who is being bound counts in ways of its own.
+            if decision.evictions and not world.is_binding:
+                asked = world.objects, decision, world.members(unit), world.group_of(unit), unit.priority
+                assert not list(vain_evictions(*asked)), f"step {step}, {unit.name}"
             if decision.status == "scheduled":
                 assert not problems(world.objects, decision), f"step {step}, {unit.name}"
                 fits = unit if world.chance(2) else fits
