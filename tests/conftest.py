@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import re
 import shutil
@@ -54,8 +55,12 @@ def _collect_as_usual() -> None:
 
 
 def pytest_runtest_logfinish() -> None:
-    """A command that a test runs here sets garbage collection for a process of its own: it ends with the test."""
+    """A command that a test runs here sets collection and logging for a process of its own: both end with it."""
     _collect_as_usual()
+    root = logging.getLogger()
+    # It writes to what the test captured, which is closed by now: the next record would be told as an error of logging.
+    root.handlers[:] = [handler for handler in root.handlers if type(handler) is not logging.StreamHandler]
+    root.setLevel(logging.WARNING)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Container
 from datetime import datetime
+from typing import NamedTuple
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
@@ -56,6 +57,15 @@ def pod_key(pod: Obj) -> PodKey:
 def _scheduler_of(pod: Obj) -> str:
     """In whose name events about a pod are told: its profile's."""
     return str((pod.get("spec") or {}).get("schedulerName") or "")
+
+
+class _Problem(NamedTuple):
+    """Why a write failed. The error itself would keep the frames that it went through, and they would keep it."""
+
+    code: int
+    """Of the answer; 0: there was none."""
+    is_transient: bool
+    text: str
 
 
 class Explanations:
@@ -251,19 +261,19 @@ class StatusWriter:
             if problem is None:
                 self._measure(kind, "success", began)
                 return
-            conflict = isinstance(problem, StatusError) and problem.code == 409
-            if isinstance(problem, StatusError) and problem.code == 404:
+            if problem.code == 404:
                 return
-            if not conflict and not is_transient(problem):
+            text = problem.text
+            if problem.code != 409 and not problem.is_transient:
                 break
         self._measure(kind, "error", began)
-        _log.warning("status of %s %s: %s", kind.kind, path, problem)
+        _log.warning("status of %s %s: %s", kind.kind, path, text)
 
     def _measure(self, kind: Kind, result: str, began: float) -> None:
         if kind is PODS:
             self._metrics.api_call(STATUS_CALL, result, self._metrics.clock() - began)
 
-    async def _send(self, kind: Kind, obj: Obj, patch: Obj) -> Exception | None:
+    async def _send(self, kind: Kind, obj: Obj, patch: Obj) -> _Problem | None:
         metadata = obj["metadata"]
         async with self._slots:
             try:
@@ -271,7 +281,7 @@ class StatusWriter:
                     kind, metadata["name"], patch, metadata.get("namespace", ""), "strategic", "status"
                 )
             except (StatusError, OSError) as error:
-                return error
+                return _Problem(error.code if isinstance(error, StatusError) else 0, is_transient(error), str(error))
         self._objects.observe(kind, answer)
         return None
 
