@@ -480,6 +480,22 @@ def test_evict_names_the_job_set_that_makes_pods_of_its_job_again() -> None:
     )
 
 
+@pytest.mark.parametrize("maker", ["ReplicaSet/web", "StatefulSet/web", "Job/web"])
+def test_replica_that_waits_for_others_of_its_workload_is_not_told_to_end_one(maker: str) -> None:
+    """With fewer replicas the one that waits goes first, and one in place of another helps nobody."""
+    asked = wants(1, name="web-2")
+    running = [*taken("a", "gpu-0", name="web-0"), *taken("a", "gpu-1", name="web-1")]
+    spec = (
+        {"parallelism": 3, "completions": 9}
+        if maker == "Job/web"
+        else {"replicas": 3, "podManagementPolicy": "Parallel"}
+    )
+    *pods, owner = made_by(maker, [*running, *asked], spec)
+    asked[0]["status"]["phase"] = "Pending"
+    remedies = told([CLASS, *on("a", gpus(2)), *pods, owner], "pod", "web-2").remedies
+    assert [remedy.kind for remedy in remedies] == ["AddNodes"]
+
+
 def test_tables_cover_all_verdicts_reasons_stages_and_remedies() -> None:
     answers = [told(case.objects, case.kind, case.subject) for case in CASES] + [answer_of(row) for row in ROWS]
     assert len(answers) >= 80

@@ -22,7 +22,7 @@ from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.commands import FILE, placed, saved_pods
 from haru.explain.remedies.fewer_pods import fewer_pods
-from haru.explain.remedies.makers import maker_of
+from haru.explain.remedies.makers import is_of_same_maker, maker_of
 from haru.explain.remedies.node_openings import smallest
 from haru.explain.render.wording import counted
 from haru.kube.meta import Obj, name_of, namespace_of
@@ -215,7 +215,9 @@ def _candidates(snapshot: Snapshot, work: WorkloadUnit, found: Diagnosis) -> lis
 
 def _ending(snapshot: Snapshot, work: WorkloadUnit) -> list[Victim]:
     """Running work that makes room by its end: pods of DaemonSets, and of the node itself, come back to their node."""
-    return [unit for unit in running_work(snapshot, work) if not any(_comes_back(pod) for pod in unit.pods)]
+    own = is_of_same_maker(snapshot, work)
+    found = running_work(snapshot, work)
+    return [unit for unit in found if not any(_comes_back(pod) or own(pod) for pod in unit.pods)]
 
 
 def _comes_back(pod: PodInfo) -> bool:

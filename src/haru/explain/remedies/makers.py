@@ -5,8 +5,11 @@ Source: batch/v1 Job (`managedBy`, KEP-4368); kubernetes-sigs/kueue v0.19, the l
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from haru.engine import Snapshot
 from haru.engine.state import PodInfo, workload_of
+from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.gangs import KUEUE_QUEUE_LABEL
 from haru.kube.meta import Obj, controller_of, labels_of
 
@@ -31,3 +34,12 @@ def maker_of(snapshot: Snapshot, pod: PodInfo) -> str:
     owner = pod.controller or {}
     found = snapshot.objects(str(owner.get("kind"))).get(f"{pod.key.namespace}/{owner.get('name')}")
     return (told_by(found, owner["kind"]) if found is not None else "") or workload_of(pod)
+
+
+def is_of_same_maker(snapshot: Snapshot, work: WorkloadUnit) -> Callable[[PodInfo], bool]:
+    """Return whether a pod is of who makes the work's own pods.
+
+    To end such a one does not help: it is one replica in place of another, and of fewer those that wait go first.
+    """
+    own = {controller["uid"] for pod in work.pending(snapshot) if (controller := pod.controller) is not None}
+    return lambda pod: (pod.controller or {}).get("uid") in own

@@ -28,6 +28,7 @@ from haru.explain.remedies.add_nodes import add_nodes, different_nodes, other_no
 from haru.explain.remedies.attribute_names import meant_selectors
 from haru.explain.remedies.device_taints import by_driver, device_taints, repelling_taints, taint_removal
 from haru.explain.remedies.evictions import deletions, evict, placed_anew
+from haru.explain.remedies.makers import is_of_same_maker
 from haru.explain.remedies.node_changes import label_nodes, uncordon, untaint_nodes
 from haru.explain.remedies.node_openings import Openings
 from haru.explain.remedies.relaxed_requests import (
@@ -84,7 +85,8 @@ def _switches(snapshot: Snapshot, work: WorkloadUnit) -> Iterator[_Switch]:
         changes, left = taint_removal(snapshot, text)
         note = f" ({by_driver(left)})" if left else ""
         yield _Switch(f"remove device taint {text}{note}", _without_device_taint(text), tuple(changes), 3)
-    for unit in victims(snapshot, work):
+    own = is_of_same_maker(snapshot, work)
+    for unit in (unit for unit in victims(snapshot, work) if not any(map(own, unit.pods))):
         paths = [pod.key.path for pod in unit.pods]
         yield _Switch(f"end {unit.name}", _without(paths), deletions(snapshot, unit.pods), 10 + len(paths), unit.pods)
 
