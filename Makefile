@@ -12,6 +12,8 @@ FAST ?= tests/accounting tests/api tests/cel tests/dra tests/engine tests/explai
 	tests/test_*.py
 
 PYTHONS ?= 3.11 3.12 3.13 3.14
+# Whose seeds the long runs have.
+NIGHT ?= $(shell date +%-j)
 
 .PHONY: demo test tests fast matrix bytecode coverage docs lint nightly conformance bench golden golden-record golden-explanations release setup clean
 
@@ -63,7 +65,7 @@ lint: setup
 	$(BIN)/python tools/check_structure.py
 
 nightly: setup
-	HARU_NIGHTLY=1 $(BIN)/python -m pytest --durations=80 --durations-min=30
+	HARU_NIGHTLY=1 HARU_NIGHT=$(NIGHT) $(BIN)/python -m pytest --durations=80 --durations-min=30
 
 # Recorded answers of kube-apiserver 1.36, compared with those of Haru's API server.
 conformance: setup

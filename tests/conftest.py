@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from nights import NIGHT
+
 if TYPE_CHECKING:
     from etcd_process import Etcd
 
@@ -36,6 +38,11 @@ settings.load_profile("night" if NIGHTLY else "day")
 
 _PORTION = 10_000
 """Objects more than before that begin a garbage collection, as in a running Haru (haru.garbage)."""
+
+
+def pytest_report_header() -> str | None:
+    """Say which seeds the long runs have."""
+    return f"HARU_NIGHT={NIGHT}" if NIGHTLY else None
 
 
 def pytest_collection() -> None:

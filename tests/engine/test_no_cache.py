@@ -16,6 +16,7 @@ from test_cached_answers import History
 from haru.engine import SchedulerCache
 from haru.engine.equivalence import NoCache
 from haru.engine.journal import Replay
+from nights import tonight
 
 Obj = dict[str, Any]
 EVERY = 40
@@ -109,7 +110,7 @@ def test_recorded_decisions_and_explanations_are_repeated_without_cache() -> Non
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("start", range(8000, 8010))
+@pytest.mark.parametrize("start", tonight(range(8000, 8010)))
 def test_decisions_with_and_without_cache_are_equal_on_many_random_histories(start: int) -> None:
     assert compare(start=start * 1000, safety=20, preemption=200, gangs=100, rules=1000) > 2000
 

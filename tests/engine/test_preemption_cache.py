@@ -24,6 +24,7 @@ from haru.engine.equivalence.decision_cache import DecisionCache, NoCache
 from haru.engine.podgroup import decide
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.decision import Decision
+from nights import tonight
 
 NODES, CARDS = 6, 4
 PREEMPT = options(preempt_for_pods=True, preempt_for_groups=True)
@@ -175,5 +176,5 @@ def test_equal_gangs_in_turn_are_placed_as_without_cache() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("block", range(10))
 def test_preemption_with_cache_equals_preemption_without_in_long_runs(block: int) -> None:
-    found = {status for seed in range(100 * block, 100 * block + 100) for status in statuses(seed)}
+    found = {status for seed in tonight(range(100 * block, 100 * block + 100)) for status in statuses(seed)}
     assert "nominated" in found

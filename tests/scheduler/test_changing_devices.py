@@ -23,6 +23,7 @@ from test_queueing_hints import helped_by, rejected_by
 from haru.engine import Decision, Options, Snapshot, decide
 from haru.engine.equivalence import NoCache
 from haru.engine.framework import DEFAULT_PROFILE, PreemptionOptions
+from nights import tonight
 
 Obj = dict[str, Any]
 _STEPS = 40
@@ -106,7 +107,7 @@ def test_remembered_cluster_is_decided_as_one_read_anew_and_nothing_is_overdrawn
 @pytest.mark.nightly
 def test_many_histories_of_devices_keep_what_short_ones_do() -> None:
     happened: Counter[str] = Counter()
-    for seed in range(5, 2000):
+    for seed in tonight(range(5, 2000)):
         history = History(seed)
         history.play()
         happened += history.happened

@@ -27,6 +27,7 @@ from haru.engine import Options, SchedulerCache, decide
 from haru.event_loop import cancelled
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
+from nights import tonight
 
 Obj = dict[str, Any]
 _RULES = known_kind("resource.k8s.io/v1beta2", "DeviceTaintRule")
@@ -280,5 +281,5 @@ def test_who_fits_is_placed_once_cluster_is_quiet(seed: int) -> None:
 
 @pytest.mark.nightly
 def test_who_fits_is_placed_once_cluster_is_quiet_in_many_histories() -> None:
-    for seed in range(2, 400):
+    for seed in tonight(range(2, 400)):
         virtual_time.run(_history(seed, _ROUNDS))

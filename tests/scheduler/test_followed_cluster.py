@@ -11,6 +11,7 @@ from test_queueing_hints import waiting
 
 from haru.engine import Decision, Options, SchedulerCache, decide
 from haru.engine.state import namespaced_name
+from nights import tonight
 
 _STEPS = 25
 
@@ -40,5 +41,5 @@ def test_followed_cluster_is_decided_as_one_read_anew(seed: int) -> None:
 
 @pytest.mark.nightly
 def test_followed_clusters_are_decided_as_ones_read_anew_in_many_histories() -> None:
-    for seed in range(6, 1500):
+    for seed in tonight(range(6, 1500)):
         follow(seed)

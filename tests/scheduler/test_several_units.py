@@ -17,6 +17,7 @@ from test_queueing_hints import GROUP, HARD_DEFAULT
 from haru.engine import Decision, Options, SchedulerCache, Snapshot, decide
 from haru.engine.equivalence import NoCache
 from haru.engine.framework import DEFAULT_PROFILE, PreemptionOptions
+from nights import tonight
 
 Obj = dict[str, Any]
 Unit = tuple[list[Obj], Obj | None]
@@ -92,5 +93,5 @@ def test_decisions_in_turn_equal_those_of_an_engine_without_a_cache(seed: int) -
 
 @pytest.mark.nightly
 def test_decisions_in_turn_equal_those_of_an_engine_without_a_cache_in_many_histories() -> None:
-    for seed in range(5, 3000):
+    for seed in tonight(range(5, 3000)):
         follow(seed)

@@ -47,6 +47,7 @@ from haru.whatif import (
 from haru.whatif.changes import apply_change
 from haru.whatif.course import Course
 from haru.whatif.departures import Departure
+from nights import tonight
 
 Obj = dict[str, Any]
 SCHEDULER = "default-scheduler"
@@ -208,5 +209,5 @@ def test_predicted_change_equals_actual_outcome(seed: int, tmp_path: Path) -> No
 
 @pytest.mark.nightly
 def test_predicted_change_equals_actual_outcome_in_500_cases(tmp_path: Path) -> None:
-    kinds = Counter(virtual_time.run(play(seed, tmp_path)) for seed in range(1000, 1500))
+    kinds = Counter(virtual_time.run(play(seed, tmp_path)) for seed in tonight(range(1000, 1500)))
     assert kinds["determined"] >= 400, kinds
