@@ -181,9 +181,7 @@ async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Out
         return merged(live)
 
     for _ in range(3):
-        if await call.objects.record(call.resource, call.namespace, call.name) is None:
-            if call.subresource:
-                raise call.not_found()
+        if not call.subresource and await call.objects.record(call.resource, call.namespace, call.name) is None:
             try:
                 return await create_absent(call, _absent(call, merged(None)), applied=True)
             except StatusError as error:
@@ -193,7 +191,7 @@ async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Out
         try:
             return await change(call, make, prepare=prepare, applied=True)
         except StatusError as error:
-            if error.code != 404 or error.details.get("kind") != kind.plural:
+            if call.subresource or error.code != 404 or error.details.get("kind") != kind.plural:
                 raise
     raise conflict_error(kind.group, kind.plural, call.name)
 
