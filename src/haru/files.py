@@ -30,6 +30,11 @@ def write_whole(path: Path, data: bytes | str, mode: int = 0o600, *, parents: bo
     sync_directory(path.parent)
 
 
+def new_private_file(path: Path) -> None:
+    """An empty file that only its owner can read; FileExistsError when it is there."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
 def sync_directory(directory: Path) -> None:
     """Make the names in a directory outlive a loss of power. Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

@@ -49,6 +49,7 @@ def _count(text: str) -> int:
 
 def _save(options: argparse.Namespace) -> int:
     from haru.embedded.lock import holder_of
+    from haru.files import new_private_file
     from haru.storage import snapshots
 
     file: Path = options.file
@@ -62,7 +63,7 @@ def _save(options: argparse.Namespace) -> int:
     partial = file.with_name(f".{file.name}.partial")
     try:
         partial.unlink(missing_ok=True)
-        snapshots.new_private_file(partial)
+        new_private_file(partial)
         try:
             running = (holder_of(directory) or {}).get("kubeconfig") if directory is not None else None
             if directory is not None and running is None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from haru.files import sync_directory
+from haru.files import new_private_file, sync_directory
 from haru.storage import change_log
 from haru.storage.interface import StoreError
 
@@ -37,11 +37,6 @@ class Snapshot:
     objects: int
     size: int
     """Bytes of the file."""
-
-
-def new_private_file(path: Path) -> None:
-    """An empty file that only its owner can read; FileExistsError when it is there."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def complete(path: Path) -> Snapshot:

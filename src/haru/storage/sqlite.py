@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from haru.files import new_private_file
 from haru.storage import change_log
 from haru.storage.ciphers import SealError
 from haru.storage.damage import Check, damage_in, damage_in_row, damaged_row, no_check
@@ -28,7 +29,7 @@ from haru.storage.history import Bucket, bucket_of
 from haru.storage.interface import Delete, Event, Put, Record, StoreClosed, StoreError
 from haru.storage.memory import MemoryStore
 from haru.storage.sealing import KEYS_SECONDS, Sealing, no_sealing
-from haru.storage.snapshots import complete, new_private_file
+from haru.storage.snapshots import complete
 from haru.storage.sqlite_file import COPY_SUFFIX, open_database, read_number, remove_copy, remove_left_copies
 from haru.storage.sqlite_writer import Batch, Copy, Purge, Superseded, Writer, path_of
 

@@ -7,11 +7,11 @@ newer one is refused, an older one is copied aside and then migrated.
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from haru.files import new_private_file
 from haru.storage import change_log
 from haru.storage.damage import damaged_head
 from haru.storage.interface import StoreError
@@ -60,7 +60,7 @@ def _make_new(path: str) -> None:
     One that is there is not opened: to close it would end the locks that this process has on it.
     """
     with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        new_private_file(Path(path))
 
 
 def _keep_others_out(path: str) -> None:
