@@ -39,7 +39,8 @@ def test_reference(reference_data): assert reference_data.is_dir()
 
 
 def outcome(tmp_path: Path, *, module: str = "", **env: str) -> tuple[int, str]:
-    (tmp_path / "conftest.py").write_text((Path(__file__).parent / "conftest.py").read_text())
+    for module_name in ("conftest.py", "nights.py"):
+        (tmp_path / module_name).write_text((Path(__file__).parent / module_name).read_text())
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  host: x\n  nightly: x\n")
     (tmp_path / "test_cases.py").write_text(module or CASES)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("HARU_", "PYTEST"))}
