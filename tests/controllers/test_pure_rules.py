@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from haru.controllers import rollout
 from haru.controllers.claim_names import generate_name, matches_group
 from haru.controllers.deployment import find_new
-from haru.controllers.job_pods import removal_order
 from haru.controllers.manager import CONTROLLERS, select_controllers
 from haru.controllers.node_lifecycle import retainted
-from haru.controllers.replica_set import deletion_order
 from haru.controllers.revisions import template_data
 from haru.engine.dra import DeviceId, claim_eviction, published_taints, rule_selects
 from haru.engine.plugins import eviction_time
@@ -202,63 +200,6 @@ def test_replica_set_of_current_template_is_found_with_any_hash():
     found = find_new({"spec": {"template": template}}, sets)
     assert found is not None
     assert found["metadata"]["name"] == "older"
-
-
-# -- replica sets -----------------------------------------------------------------------------------------------------
-
-
-def replica(name, node="", phase="Pending", ready=False, cost=None, restarts=0, created=0):
-    metadata = {"name": name, "creationTimestamp": at(created)}
-    if cost is not None:
-        metadata["annotations"] = {"controller.kubernetes.io/pod-deletion-cost": cost}
-    status = {"phase": phase, "containerStatuses": [{"restartCount": restarts}]}
-    if ready:
-        status["conditions"] = [{"type": "Ready", "status": "True"}]
-    return {"metadata": metadata, "spec": {"nodeName": node} if node else {}, "status": status}
-
-
-@pytest.mark.parametrize(
-    "pods",
-    [
-        [replica("first"), replica("then", "n")],
-        [replica("first", "n"), replica("then", "n", "Running")],
-        [replica("first", "n", "Running"), replica("then", "n", "Running", True)],
-        [replica("first", "n", "Running", True, "-5"), replica("then", "n", "Running", True)],
-        [replica("first", "n", "Running", True, "bad"), replica("then", "n", "Running", True, "1")],
-        [replica("first", "n", restarts=5), replica("then", "n")],
-        [replica("first", "n", created=9), replica("then", "n", created=1)],
-    ],
-)
-def test_pod_deletion_order_prefers_less_important_pod(pods):
-    for order in (pods, pods[::-1]):
-        assert [pod["metadata"]["name"] for pod in deletion_order(order)] == ["first", "then"]
-
-
-def test_pods_sharing_a_node_are_deleted_first():
-    pods = [replica("alone", "n1"), replica("a", "n2"), replica("b", "n2")]
-    assert deletion_order(pods)[-1]["metadata"]["name"] == "alone"
-
-
-def ready_since(seconds, name, **more):
-    pod = replica(name, "n", "Running", True, **more)
-    pod["status"]["conditions"][0]["lastTransitionTime"] = at(seconds)
-    return pod
-
-
-@pytest.mark.parametrize(
-    "pods",
-    [
-        [replica("first"), replica("then", "n")],
-        [replica("first", "n"), replica("then", "n", "Running")],
-        [replica("first", "n", "Running"), replica("then", "n", "Running", True)],
-        [ready_since(9, "first"), ready_since(1, "then", cost="-5", created=9, restarts=5)],
-        [ready_since(1, "first", restarts=1), ready_since(1, "then", created=9)],
-        [ready_since(1, "first", created=9), ready_since(1, "then", created=1)],
-    ],
-)
-def test_job_lets_pod_go_first_that_became_ready_last_whatever_its_deletion_cost(pods):
-    for order in (pods, pods[::-1]):
-        assert [pod["metadata"]["name"] for pod in removal_order(order)] == ["first", "then"]
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------

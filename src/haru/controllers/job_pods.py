@@ -5,15 +5,15 @@ Source: batch/v1 Job; KEP-2214 (Indexed), KEP-3850 (backoffLimitPerIndex), KEP-3
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from haru.controllers.job_indexes import index_of
 from haru.controllers.job_retries import counts_after, index_delay
 from haru.controllers.job_tracking import Tally, fails_by_index, is_indexed, replaces_only_failed
-from haru.controllers.objects import is_ready, node_of, phase_of
-from haru.kube.meta import Obj, get_condition, uid_of
+from haru.kube.meta import Obj, uid_of
+from haru.kube.pod_removal import job_removal_rank
 from haru.kube.pod_templates import pod_for_job
 
 
@@ -48,7 +48,7 @@ def change_of(job: Obj, counted: Tally, now: datetime, unwanted: Collection[str]
     else:
         wanted = parallelism if not counted.succeeded else min(len(active), parallelism)
     if len(active) > wanted:
-        return Change(surplus + removal_order(active)[: len(active) - wanted], [])
+        return Change(surplus + sorted(active, key=job_removal_rank)[: len(active) - wanted], [])
     waits_for = counted.terminating if replaces_only_failed(job) else []
     count = wanted - len(active) - len(waits_for)
     if count <= 0:
@@ -64,20 +64,6 @@ def change_of(job: Obj, counted: Tally, now: datetime, unwanted: Collection[str]
         [index for index, delay in delays.items() if delay <= 0],
         min((delay for delay in delays.values() if delay > 0), default=None),
     )
-
-
-def removal_order(pods: Sequence[Obj]) -> list[Obj]:
-    """The pods of a Job, those first that have got least far: of ready ones those that became so last."""
-
-    def newest(pod: Obj) -> tuple[str, int, str]:
-        since = str((get_condition(pod, "Ready") or {}).get("lastTransitionTime") or "") if is_ready(pod) else ""
-        statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-        restarts = max((status.get("restartCount", 0) for status in statuses), default=0)
-        return since, restarts, str(pod["metadata"].get("creationTimestamp") or "")
-
-    phases = {"Pending": 0, "Unknown": 1}
-    by_age = sorted(pods, key=newest, reverse=True)
-    return sorted(by_age, key=lambda pod: (bool(node_of(pod)), phases.get(phase_of(pod), 2), is_ready(pod)))
 
 
 def _one_per_index(active: list[Obj], completions: int, counted: Tally) -> tuple[list[Obj], list[Obj]]:

@@ -2,15 +2,14 @@
 
 Pods that match and have no controller are adopted. Missing pods are created in growing batches; surplus pods are
 deleted, the least useful first. A ReplicationController is a ReplicaSet in version v1 with a plain map as its selector.
-Source: apps/v1 ReplicaSet and its documentation (the order of deletion; KEP-2255, pod deletion cost); Kubernetes
+Source: apps/v1 ReplicaSet and its documentation (the order of deletion is in haru.kube.pod_removal); Kubernetes
 `pkg/controller/replication`, an adapter too.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from haru.controllers.base import Context, slow_start
 from haru.controllers.controller_refs import ClaimRule, claim
@@ -18,11 +17,9 @@ from haru.controllers.objects import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     available_in,
+    by_controller,
     is_active,
-    is_ready,
     is_terminal,
-    node_of,
-    phase_of,
 )
 from haru.controllers.pod_owner import PodOwnerController
 from haru.errors import raise_first
@@ -31,50 +28,19 @@ from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import (
     Obj,
-    annotations_of,
+    controller_of,
     get_condition,
     is_being_deleted,
     labels_of,
     name_of,
     set_condition,
+    uid_of,
 )
+from haru.kube.pod_removal import replica_removal_order
 from haru.kube.pod_templates import pod_from_template
 from haru.kube.selectors import LabelSelector, label_selector_from
 
 BURST = 500
-_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-
-
-def _deletion_cost(pod: Mapping[str, Any]) -> int:
-    try:
-        return int(annotations_of(pod).get(_DELETION_COST, "0"))
-    except ValueError:
-        return 0
-
-
-def _restarts(pod: Mapping[str, Any]) -> int:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return sum(status.get("restartCount", 0) for status in statuses)
-
-
-def deletion_order(pods: Sequence[Obj]) -> list[Obj]:
-    """The pods, those first whose loss matters least."""
-    on_node = Counter(node_of(pod) for pod in pods)
-    # Newest first; sorting is stable, so this decides only between equals.
-    newest = sorted(pods, key=lambda pod: pod["metadata"].get("creationTimestamp") or "", reverse=True)
-
-    def rank(pod: Obj) -> tuple[Any, ...]:
-        phases = {"Pending": 0, "Unknown": 1}
-        return (
-            bool(node_of(pod)),
-            phases.get(phase_of(pod), 2),
-            is_ready(pod),
-            _deletion_cost(pod),
-            -on_node[node_of(pod)],
-            -_restarts(pod),
-        )
-
-    return sorted(newest, key=rank)
 
 
 class ReplicaSetController(PodOwnerController):
@@ -86,6 +52,7 @@ class ReplicaSetController(PodOwnerController):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, self.kind)
+        self.sets.add_index("controller", by_controller)
 
     async def sync(self, key: str) -> float | None:
         """Bring one object into line."""
@@ -119,8 +86,14 @@ class ReplicaSetController(PodOwnerController):
 
             await slow_start(min(wanted - len(active), BURST), create)
         elif len(active) > wanted:
-            surplus = deletion_order(active)[: min(len(active) - wanted, BURST)]
-            await bounded(surplus, lambda pod: self._delete(replica_set, pod))
+            order = replica_removal_order(active, self._related(replica_set), self.now())
+            await bounded(order[: min(len(active) - wanted, BURST)], lambda pod: self._delete(replica_set, pod))
+
+    def _related(self, replica_set: Obj) -> Iterator[Obj]:
+        """The active pods of all objects of its kind that its controller made; none where it has no controller."""
+        owner = controller_of(replica_set)
+        for each in self.sets.by_index("controller", owner["uid"]) if owner else ():
+            yield from filter(is_active, self.pods.by_index("controller", uid_of(each)))
 
     async def _create(self, replica_set: Obj, body: Obj) -> None:
         try:

@@ -21,8 +21,8 @@ from haru.explain.explanation import Remedy
 from haru.explain.remedies.makers import told_by
 from haru.explain.render.wording import counted
 from haru.kube.meta import Obj, controller_of, get_condition
+from haru.kube.pod_removal import DELETION_COST, deletion_cost, job_removal_rank, progress
 
-_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _MOST_ENDS = 16
 Pods = tuple[PodInfo, ...]
 
@@ -92,7 +92,7 @@ def _ways(snapshot: Snapshot, kind: str, namespace: str, name: str, pods: Sequen
         yield _Fewer("Evict", f"end {listed([f'pod {pod.key.name}' for pod in pods])}", gone, (tuple(pods),))
         return
     found = snapshot.objects(kind).get(f"{namespace}/{name}")
-    if found is None or kind not in _WAYS or told_by(found, kind):
+    if found is None or kind not in _WAYS or told_by(found, kind) or _is_rolling_out(snapshot, found):
         return
     own = [pod for pod in snapshot.pods.values() if _is_made_by(pod, found) and not (pod.terminal or pod.deleting)]
     yield from _WAYS[kind](found, own, pods)
@@ -102,18 +102,32 @@ def _is_made_by(pod: PodInfo, owner: Obj) -> bool:
     return bool((pod.controller or {}).get("uid") == owner["metadata"].get("uid"))
 
 
+def _is_rolling_out(snapshot: Snapshot, found: Obj) -> bool:
+    """Its Deployment has pods of another template, too: which of them go when it is scaled is not said here."""
+    above = controller_of(found) or {}
+    return any(
+        (other.get("spec") or {}).get("replicas") and (controller_of(other) or {}).get("uid") == above.get("uid")
+        for other in (snapshot.objects("ReplicaSet").values() if above else ())
+        if other["metadata"]["uid"] != found["metadata"]["uid"]
+    )
+
+
 def _of_replica_set(found: Obj, own: Sequence[PodInfo], pods: Sequence[PodInfo]) -> Iterator[_Fewer]:
-    """Fewer replicas, these pods to go first; pods that wait go before those that have a place, whatever they cost."""
+    """Fewer replicas, these pods the cheapest to delete; what has got less far goes before them, whatever it costs."""
     above, namespace = controller_of(found), pods[0].key.namespace
     kind, target = ("Deployment", above["name"]) if above is not None else ("ReplicaSet", found["metadata"]["name"])
-    placed = sum(bool(pod.node) for pod in own)
-    replicas = min(int((found.get("spec") or {}).get("replicas") or 0), placed) - len(pods)
+    placed = [pod for pod in own if pod.node]
+    furthest = max(progress(pod.obj) for pod in pods)
+    others = [pod for pod in placed if pod not in pods]
+    ended = (*pods, *(pod for pod in others if progress(pod.obj) < furthest))
+    replicas = min(int((found.get("spec") or {}).get("replicas") or 0), len(placed)) - len(ended)
     if replicas < 0:
         return
-    body = {"metadata": {"annotations": {_DELETION_COST: "-1"}}}
+    cost = min((deletion_cost(pod.obj) for pod in others), default=0)
+    body = {"metadata": {"annotations": {DELETION_COST: str(min(cost, 0) - 1)}}}
     marks = [patch("v1", "Pod", pod.key.name, body, namespace) for pod in pods] if replicas else []
     scale = patch("apps/v1", kind, target, {"spec": {"replicas": replicas}}, namespace)
-    yield _Fewer("ScaleDown", f"scale {kind.lower()}/{target} to {replicas}", (*marks, scale), (tuple(pods),))
+    yield _Fewer("ScaleDown", f"scale {kind.lower()}/{target} to {replicas}", (*marks, scale), (ended,))
 
 
 def _of_stateful_set(found: Obj, own: Sequence[PodInfo], pods: Sequence[PodInfo]) -> Iterator[_Fewer]:
@@ -167,29 +181,16 @@ _RESUMED = '{"spec":{"suspend":false}}'
 
 def _first_to_go(placed: Sequence[PodInfo], count: int) -> tuple[Pods, ...]:
     """Each set of so many pods that a Job may let go; nothing where there are too many to try."""
-    order = sorted(placed, key=_removal_rank)
-    edge = _removal_rank(order[count - 1])
-    sure = tuple(pod for pod in order if _removal_rank(pod) < edge)
-    tied = [pod for pod in order if _removal_rank(pod) == edge]
+    order = sorted(placed, key=_rank)
+    edge = _rank(order[count - 1])
+    sure = tuple(pod for pod in order if _rank(pod) < edge)
+    tied = [pod for pod in order if _rank(pod) == edge]
     more = count - len(sure)
     return tuple((*sure, *some) for some in combinations(tied, more)) if comb(len(tied), more) <= _MOST_ENDS else ()
 
 
-_PHASES = {"Pending": 0, "Unknown": 1}
-
-
-def _removal_rank(pod: PodInfo) -> tuple[object, ...]:
-    """What goes first is least: not running, not ready, ready for the shortest time, restarted, new."""
-    ready = get_condition(pod.obj, "Ready") or {}
-    is_ready = ready.get("status") == "True"
-    restarts = max((int(s.get("restartCount") or 0) for s in pod.status.get("containerStatuses") or ()), default=0)
-    since = _newest_first(str(ready.get("lastTransitionTime") or "")) if is_ready else ()
-    created = _newest_first(str(pod.obj["metadata"].get("creationTimestamp") or ""))
-    return _PHASES.get(str(pod.status.get("phase")), 2), is_ready, since, -restarts, created
-
-
-def _newest_first(time: str) -> tuple[int, ...]:
-    return tuple(-ord(character) for character in time)
+def _rank(pod: PodInfo) -> tuple[object, ...]:
+    return job_removal_rank(pod.obj)
 
 
 _WAYS: dict[str, Callable[[Obj, Sequence[PodInfo], Sequence[PodInfo]], Iterator[_Fewer]]] = {
