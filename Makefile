@@ -65,7 +65,7 @@ lint: setup
 	$(BIN)/python tools/check_structure.py
 
 nightly: setup
-	HARU_NIGHTLY=1 HARU_NIGHT=$(NIGHT) $(BIN)/python -m pytest --durations=80 --durations-min=30
+	HARU_NIGHTLY=1 HARU_NIGHT=$(NIGHT) $(BIN)/python -m pytest --durations=80 --durations-min=30 $(TESTS)
 
 # Recorded answers of kube-apiserver 1.36, compared with those of Haru's API server.
 conformance: setup

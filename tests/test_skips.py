@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+TESTS = Path(__file__).parent
+
 CASES = """
 import gc
 import pytest
@@ -39,9 +41,9 @@ def test_reference(reference_data): assert reference_data.is_dir()
 
 
 def outcome(tmp_path: Path, *, module: str = "", **env: str) -> tuple[int, str]:
-    for module_name in ("conftest.py", "nights.py"):
-        (tmp_path / module_name).write_text((Path(__file__).parent / module_name).read_text())
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  host: x\n  nightly: x\n")
+    (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
+    # What conftest.py imports is found where it is.
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = '{TESTS}'\nmarkers =\n  host: x\n  nightly: x\n")
     (tmp_path / "test_cases.py").write_text(module or CASES)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("HARU_", "PYTEST"))}
     command = [
