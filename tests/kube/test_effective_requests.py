@@ -95,7 +95,7 @@ def test_pod_requests_follow_containers_init_containers_and_overhead(
     assert found == {name: parse_quantity(text) for name, text in amounts(expected).items()}
 
 
-# spec, allocated, actual, reason of a resize that is pending -> what counts
+# spec, allocated and actual (`?`: not told), reason of a resize that is pending -> what counts
 RESIZED = [
     ("2", "2", "2", "", "2"),
     ("3", "1", "1", "", "3"),
@@ -104,20 +104,36 @@ RESIZED = [
     ("3", "1", "2", "Deferred", "3"),
     ("3", "1", "2", "Infeasible", "2"),
     ("1", "2", "2", "Infeasible", "2"),
-    ("2", "", "", "", "2"),
+    ("2", "?", "?", "", "2"),
+    ("2", "?", "?", "Infeasible", "2"),
+    # without the actual resources a status tells nothing
+    ("1", "3", "?", "", "1"),
+    ("2", "1", "?", "Infeasible", "2"),
+    # a resource that the resize adds
+    ("1 4Gi", "1", "1", "", "1 4Gi"),
+    ("1 4Gi", "1", "1", "Deferred", "1 4Gi"),
+    ("1 4Gi", "1", "1", "Infeasible", "1"),
+    ("2", "", "", "Infeasible", ""),
 ]
 
 
+@pytest.mark.parametrize("level", ["container", "sidecar", "pod"])
 @pytest.mark.parametrize(("asked", "allocated", "actual", "reason", "expected"), RESIZED)
 def test_pod_requests_during_resize_follow_status(
-    asked: str, allocated: str, actual: str, reason: str, expected: str
+    asked: str, allocated: str, actual: str, reason: str, expected: str, level: str
 ) -> None:
-    status: Obj = {"name": "c0"}
-    if allocated:
-        status |= {"allocatedResources": {"cpu": allocated}, "resources": {"requests": {"cpu": actual}}}
-    pending = [{"type": "PodResizePending", "status": "True", "reason": reason}] if reason else []
-    pod = {
-        "spec": {"containers": containers("c", asked)},
-        "status": {"containerStatuses": [status], "conditions": pending},
-    }
-    assert str(pod_requests(pod)["cpu"]) == expected
+    told: Obj = {} if allocated == "?" else {"allocatedResources": amounts(allocated)}
+    told |= {} if actual == "?" else {"resources": {"requests": amounts(actual)}}
+    status: Obj = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}] if reason else []}
+    spec: Obj = {"containers": containers("c", "-")}
+    if level == "pod":
+        spec["resources"] = {"requests": amounts(asked)}
+        status |= told
+    elif level == "sidecar":
+        spec["initContainers"] = containers("i", f"{asked}*")
+        status["initContainerStatuses"] = [{"name": "i0", **told}]
+    else:
+        spec["containers"] = containers("c", asked)
+        status["containerStatuses"] = [{"name": "c0", **told}]
+    found = {name: quantity for name, quantity in pod_requests({"spec": spec, "status": status}).items() if quantity}
+    assert found == {name: parse_quantity(text) for name, text in amounts(expected).items()}

@@ -16,6 +16,7 @@ from haru.kube.quantity import Quantity, parse_quantity
 Requests = dict[str, Quantity]
 
 _POD_LEVEL: Final = ("cpu", "memory")
+_ZERO: Final = parse_quantity("0")
 
 
 def is_pod_level_resource(name: str) -> bool:
@@ -54,18 +55,16 @@ def _resize_is_infeasible(pod: Mapping[str, Any]) -> bool:
 
 
 def _held(requested: Requests, status: Mapping[str, Any] | None, infeasible: bool) -> Requests:
-    """What is asked for; during an in-place resize the largest of asked, allocated and actual."""
-    if status is None:
+    """What is asked for; once a status tells what there is, the largest of asked, allocated and actual.
+
+    What an infeasible resize asks for does not count, a resource that it adds neither.
+    """
+    if status is None or status.get("resources") is None:
         return requested
-    actual = parse_resource_list((status.get("resources") or {}).get("requests"))
-    allocated = parse_resource_list(status.get("allocatedResources"))
-    if not actual and not allocated:
-        return requested
-    held: Requests = dict(allocated)
-    _raise_to(held, actual)
-    if infeasible:
-        return {**requested, **held}
-    _raise_to(held, requested)
+    held = parse_resource_list(status.get("allocatedResources"))
+    _raise_to(held, parse_resource_list(status["resources"].get("requests")))
+    if not infeasible:
+        _raise_to(held, requested)
     return held
 
 
@@ -129,9 +128,8 @@ def pod_requests(pod: Mapping[str, Any], missing: Mapping[str, Quantity] = _NOTH
         _raise_to(total, peak)
     whole = parse_resource_list((spec.get("resources") or {}).get("requests"))
     if whole:
-        for name, quantity in _held(whole, pod.get("status"), infeasible).items():
-            if name in whole and is_pod_level_resource(name):
-                total[name] = quantity
+        held = _held(whole, pod.get("status"), infeasible)
+        total |= {name: held.get(name, _ZERO) for name in whole if is_pod_level_resource(name)}
     _add(total, parse_resource_list(spec.get("overhead")))
     return total
 
