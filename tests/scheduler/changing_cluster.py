@@ -6,14 +6,20 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from generated_pods import HOSTNAME, ZONE, GeneratedPods
+
 from haru.engine import SchedulerCache
 
 Obj = dict[str, Any]
-ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 DRIVER, CSI = "gpu.example.com", "csi.example.com"
 NODES, PODS, CLAIMS = ("n0", "n1", "n2"), ("a0", "a1", "a2", "a3"), ("c0", "c1")
 IN_Z0 = [{"matchLabelExpressions": [{"key": ZONE, "values": ["z0"]}]}]
+ONE_DEVICE: Obj = {
+    "devices": {
+        "requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}]
+    }
+}
 Key = tuple[str, str]
 
 
@@ -34,6 +40,7 @@ class ChangingCluster:
 
     def __init__(self, random: Random) -> None:
         self.random = random
+        self.parts = GeneratedPods(random)
         self.objects: dict[Key, Obj] = {}
         self.cluster = SchedulerCache()
         for whole in self.whole():
@@ -62,7 +69,10 @@ class ChangingCluster:
 
     def change(self) -> tuple[str, Obj | None, Obj | None]:
         """Makes one change and tells kind, old and new."""
-        makers = (self.node, self.node, self.pod, self.pod, self.pod, self.volume, self.device, self.other, self.remove)
+        makers = (
+            self.node, self.node, self.pod, self.pod, self.pod, self.volume, self.device, self.promised_claim,
+            self.other, self.remove,
+        )  # fmt: skip
         while True:
             made = self.random.choice(makers)()
             if made is None:
@@ -126,8 +136,8 @@ class ChangingCluster:
 
     def spec(self, *, gang: bool = False) -> Obj:
         """What a pod asks for, one or two things of many."""
-        container: Obj = {"name": "c", "resources": {"requests": {"cpu": str(self.random.randrange(0, 4))}}}
-        spec: Obj = {"containers": [container], "schedulerName": "default-scheduler"}
+        spec: Obj = {**self.parts.containers(self.random.randrange(0, 4)), "schedulerName": "default-scheduler"}
+        container: Obj = spec["containers"][0]
         for _ in range(self.random.randrange(0, 3)):
             aspect = self.random.randrange(8 if gang else 12)
             if aspect == 0:
@@ -136,12 +146,9 @@ class ChangingCluster:
                 spec["tolerations"] = [{"key": "a", "operator": "Exists"}]
             elif aspect in (2, 3):
                 kind = "podAffinity" if aspect == 2 else "podAntiAffinity"
-                spec.setdefault("affinity", {})[kind] = {REQUIRED: [self.term()]}
+                spec.setdefault("affinity", {})[kind] = {REQUIRED: [self.parts.term()]}
             elif aspect == 4:
-                constraint = {"maxSkew": 1, "topologyKey": self.key(), "whenUnsatisfiable": "DoNotSchedule"}
-                policies = {"nodeTaintsPolicy": self.random.choice(["Honor", "Ignore"])}
-                selector = {"labelSelector": {"matchLabels": {"app": self.app()}}}
-                spec["topologySpreadConstraints"] = [{**constraint, **policies, **selector}]
+                spec["topologySpreadConstraints"] = self.parts.spread()
             elif aspect == 5:
                 container["ports"] = [{"containerPort": 80, "hostPort": 80}]
             elif aspect == 6:
@@ -163,51 +170,55 @@ class ChangingCluster:
             spec["volumes"] = [{"name": "v", "persistentVolumeClaim": claim}]
         return spec
 
-    def key(self) -> str:
-        return self.random.choice([ZONE, HOSTNAME])
-
     def app(self) -> str:
-        return self.random.choice(["x", "y"])
-
-    def term(self) -> Obj:
-        term: Obj = {"topologyKey": self.key(), "labelSelector": {"matchLabels": {"app": self.app()}}}
-        if self.chance(4):
-            term["namespaceSelector"] = {"matchLabels": {"team": "a"}}
-        return term
+        return self.parts.app()
 
     def pod(self) -> tuple[str, Obj | None, Obj | None] | None:
         """A pod of somebody else: made on a node or promised one, or one that is there changes."""
         name = self.random.choice(PODS)
         old = self.objects.get(("Pod", name))
         if old is None:
-            spec = {**self.spec(), "schedulerName": "somebody", "priority": 5}
-            spec.pop("resourceClaims", None)
-            new = obj("Pod", name, spec=spec, status={"phase": "Running"})
-            new["metadata"]["labels"] = {"app": self.app()}
-            if self.chance(3):
-                new["status"] = {"phase": "Pending", "nominatedNodeName": self.random.choice(NODES)}
-            else:
-                spec["nodeName"] = self.random.choice(NODES)
-            return self.put(new)
+            return self.put(self._other_pod(name))
         new = {**old, "metadata": dict(old["metadata"]), "spec": dict(old["spec"]), "status": dict(old["status"])}
         aspect = self.random.randrange(6)
         if aspect == 0:
-            new["metadata"]["labels"] = {"app": self.app()}
-        elif aspect == 1 and not new["spec"].get("nodeName"):
+            new["metadata"]["labels"] = self.parts.labels()
+        elif aspect == 1 and not new["spec"].get("nodeName") and not new["spec"].get("resourceClaims"):
             new["spec"]["nodeName"] = self.random.choice(NODES)
         elif aspect == 2 and not new["spec"].get("nodeName"):
             new["status"]["nominatedNodeName"] = self.random.choice(["", *NODES])
         elif aspect == 3:
             new["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         elif aspect == 4:
-            held = {"requests": {"cpu": str(self.random.randrange(0, 4))}}
-            if self.chance(2):
-                new["spec"]["containers"] = [{**new["spec"]["containers"][0], "resources": held}]
-            else:
-                new["status"]["containerStatuses"] = [{"name": "c", "resources": held}]
+            new["spec"], new["status"] = self.parts.resize(old)
         else:
             new["status"]["phase"] = self.random.choice(["Running", "Succeeded"])
         return self.put(new)
+
+    def _other_pod(self, name: str) -> Obj:
+        """One on a node, or promised one; with a claim of its own only the latter."""
+        spec = {**self.spec(), "schedulerName": "somebody", "priority": self.random.choice((5, 5, 0, 10))}
+        spec.pop("resourceClaims", None)
+        new = obj("Pod", name, spec=spec, status={"phase": "Running"}, metadata={"labels": self.parts.labels()})
+        elsewhere = self.chance(5)
+        if elsewhere:
+            new["metadata"]["namespace"] = "other"
+        if self.chance(3):
+            new["status"] = {"phase": "Pending", "nominatedNodeName": self.random.choice(NODES)}
+            if self.chance(2) and not elsewhere:
+                spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": f"for-{name}"}]
+        else:
+            spec["nodeName"] = self.random.choice(NODES)
+        return new
+
+    def promised_claim(self) -> tuple[str, Obj | None, Obj | None]:
+        """The claim of a pod that may be promised a node: there or not, and allocated for it or not yet."""
+        pod, node = self.random.choice(PODS), self.random.choice(NODES)
+        made = obj("ResourceClaim", f"for-{pod}", "resource.k8s.io/v1", spec=ONE_DEVICE, status={})
+        if self.chance(3):
+            user = {"resource": "pods", "name": pod, "uid": f"uid-Pod-{pod}"}
+            made["status"] = {"allocation": _allocation(node), "reservedFor": [user] if self.chance(2) else []}
+        return self.put(made)
 
     # -- volumes, devices, the rest
 
@@ -258,20 +269,22 @@ class ChangingCluster:
             devices = [{"name": "d0", "taints": taints}] if not self.chance(4) else []
             spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": devices}
             return self.put(obj("ResourceSlice", node, api, False, spec=spec))
-        exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
-        spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
-        taken = obj("ResourceClaim", f"of-{node}", api, spec=spec, status={})
+        taken = obj("ResourceClaim", f"of-{node}", api, spec=ONE_DEVICE, status={})
         if self.chance(2):
-            field = {"key": "metadata.name", "operator": "In", "values": [node]}
-            result = {"request": "r", "driver": DRIVER, "pool": node, "device": "d0"}
-            selector = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-            taken["status"] = {"allocation": {"devices": {"results": [result]}, "nodeSelector": selector}}
+            taken["status"] = {"allocation": _allocation(node)}
         return self.put(taken)
 
     def other(self) -> tuple[str, Obj | None, Obj | None]:
         makers: tuple[Callable[[], Obj], ...] = (
             lambda: obj("Namespace", "default", namespaced=False, metadata={"labels": {"team": self.app()}}),
             lambda: obj("Namespace", "default", namespaced=False, metadata={"labels": {"team": "a"}}),
+            lambda: obj("Namespace", "other", namespaced=False, metadata={"labels": {"team": "a"}}),
+            lambda: obj("Namespace", "other", namespaced=False, metadata={"labels": {"team": "b"}}),
+            lambda: obj(
+                "PodDisruptionBudget", self.random.choice(["b0", "b1"]), "policy/v1",
+                spec={"selector": {"matchLabels": {"app": self.app()}}},
+                status={"disruptionsAllowed": self.random.randrange(2)},
+            ),
             lambda: obj("Service", "s", spec={"selector": {"app": self.app()}}),
             lambda: obj(
                 "StorageClass", "late", "storage.k8s.io/v1", False,
@@ -289,3 +302,10 @@ class ChangingCluster:
             ),
         )  # fmt: skip
         return self.put(self.random.choice(makers)())
+
+
+def _allocation(node: str) -> Obj:
+    """Of the only device of a node."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    result = {"request": "r", "driver": DRIVER, "pool": node, "device": "d0"}
+    return {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
