@@ -108,8 +108,10 @@ class LiveCluster:
         pods = {pod["metadata"]["name"]: pod for pod in (await self._api.list(PODS, NS))["items"]}
         placed = sorted(name for name, pod in pods.items() if pod["spec"].get("nodeName"))
         gated = sorted(name for name, pod in pods.items() if pod["spec"].get("schedulingGates"))
-        aspect = self._random.randrange(7)
-        if aspect < 2 and placed:
+        aspect = self._random.randrange(8)
+        if aspect == 7 and placed:
+            await self._resize(pods[self._random.choice(placed)])
+        elif aspect < 2 and placed:
             await self._delete(PODS, self._random.choice(placed), self._random.choice((0, 1)))
         elif aspect == 2 and placed:
             ended = {"status": {"phase": "Succeeded"}}
@@ -120,6 +122,21 @@ class LiveCluster:
             await self._abandon(self._units.pop(self._random.choice(sorted(self._units))))
         else:
             await self._add()
+
+    async def _resize(self, pod: Obj) -> None:
+        """A container asks for another amount, and has it at once or, so far, not."""
+        name, container = pod["metadata"]["name"], pod["spec"]["containers"][0]
+        asked = {**container["resources"].get("requests", {}), "cpu": str(self._random.randrange(1, 4))}
+        changed = {"containers": [{"name": container["name"], "resources": {"requests": asked}}]}
+        with suppress(StatusError):  # of a pod that ends, or whose own level asks for less
+            await self._api.patch(PODS, name, {"spec": changed}, NS, "strategic", "resize")
+            had = container["resources"].get("requests", {})
+            told = {"name": container["name"], "image": "i", "imageID": "", "ready": True, "restartCount": 0}
+            told |= {"resources": {"requests": had}, "allocatedResources": had}
+            reason = self._random.choice(("Infeasible", "Deferred", ""))
+            pending = {"type": "PodResizePending", "status": "True", "reason": reason}
+            status = {"containerStatuses": [told], "conditions": [pending]} if reason else {"containerStatuses": []}
+            await self._api.patch(PODS, name, {"status": status}, NS, "strategic", "status")
 
     async def _delete(self, kind: Any, name: str, grace: int = 0) -> None:
         with suppress(StatusError):
@@ -155,7 +172,9 @@ class LiveCluster:
             spec.pop("priority")
             spec["priorityClassName"] = f"p{unit.priority}"
         if one["kind"] == "Pod":
-            spec["containers"] = [_container(each) for each in spec["containers"]]
+            for member in {"containers", "initContainers"} & spec.keys():
+                spec[member] = [_container(each) for each in spec[member]]
+            spec.pop("overhead", None)  # that of a RuntimeClass
             spec["terminationGracePeriodSeconds"] = 1
             spec.pop("hostUsers", None)  # no server takes it with the host's network
             # The claims of templates are made by hand: by name they may come before or after the pod.
