@@ -6,6 +6,7 @@ Source: Go's runtime, which raises it for every program.
 from __future__ import annotations
 
 import contextlib
+import sys
 
 
 def raise_limit() -> None:
@@ -18,3 +19,13 @@ def raise_limit() -> None:
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):  # macOS has a hard limit that it does not grant
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def limit() -> int:
+    """Return how many files this process may have open."""
+    try:
+        import resource
+    except ImportError:
+        return sys.maxsize
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft

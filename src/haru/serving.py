@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from haru.acceptor import Acceptor
 from haru.event_loop import abort
 from haru.upgrade_proxy import HIJACK, take_over
 
@@ -115,6 +116,14 @@ def server_class() -> Any:
             """Finish the requests in flight and close."""
             self.should_exit = True
             self._ending.set()
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            config, state = self.config, self.server_state
+            kind: Any = config.http_protocol_class
+            connection = partial(kind, config=config, server_state=state, app_state={})
+            made = [Acceptor(listener, connection, config.ssl, backlog=config.backlog) for listener in sockets or ()]
+            self.servers: Any = made
+            self.started = True
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:

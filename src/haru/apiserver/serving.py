@@ -11,9 +11,11 @@ import contextlib
 import socket
 import ssl
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from haru.acceptor import Acceptor
 from haru.apiserver.request.protocol import protocol_class
 from haru.event_loop import for_clients
 from haru.http2 import MAX_STREAMS
@@ -66,7 +68,7 @@ class HttpServer:
         self._http2_streams = http2_streams if tls is not None else 0
         self._server: Any = None
         self._socket: socket.socket | None = None
-        self._local: asyncio.Server | None = None
+        self._local: Acceptor | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -101,14 +103,10 @@ class HttpServer:
 
     async def serve_locally(self, path: str) -> None:
         """Serve on a Unix socket too, without TLS: in a directory that only this user may enter. Call after `start`."""
-        server = self._server
-        protocol = protocol_class(0)
-        listener = local_socket(path)
-        self._local = await asyncio.get_running_loop().create_unix_server(
-            lambda: protocol(config=server.config, server_state=server.server_state, app_state=server.lifespan.state),
-            sock=listener,
-            backlog=BACKLOG,
-        )
+        config, state = self._server.config, self._server.server_state
+        connection = partial(protocol_class(0), config=config, server_state=state, app_state={})
+        # The parts of one command come first: nothing is reserved from them.
+        self._local = Acceptor(local_socket(path), connection, backlog=BACKLOG, reserved=0)
 
     async def stop(self) -> None:
         """End watches, finish what is in flight, close."""

@@ -13,9 +13,11 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from haru.acceptor import Acceptor
 from haru.event_loop import for_clients
 from haru.secure_serving.protocol import protocol_class
 from haru.serving import abort_connections, listening_socket, settings
@@ -99,7 +101,7 @@ class Listener:
         self._app, self._host, self._wanted, self._tls, self._look_seconds = app, host, port, tls, look_seconds
         self._socket: socket.socket | None = None
         self._server: uvicorn.Server | None = None
-        self._listening: asyncio.Server | None = None
+        self._listening: Acceptor | None = None
         self._watch: asyncio.Task[None] | None = None
         self.port = 0
         """The port that is served, once started."""
@@ -110,7 +112,7 @@ class Listener:
         self._socket = listening_socket(self._host, self._wanted, "port")
         self.port = int(self._socket.getsockname()[1])
         self._server = _uvicorn(self._app)
-        self._listening = await self._listen(context)
+        self._listening = self._listen(context)
         if self._tls is not None:
             self._watch = asyncio.create_task(self._look(marks), name="certificates")
 
@@ -134,26 +136,15 @@ class Listener:
         if self._socket is not None:
             self._socket.close()
 
-    async def _listen(self, context: ssl.SSLContext | None) -> asyncio.Server:
+    def _listen(self, context: ssl.SSLContext | None) -> Acceptor:
         assert self._server is not None and self._socket is not None
-        server, kind = self._server, protocol_class()
-
-        def connection() -> Any:
-            return kind(config=server.config, server_state=server.server_state, app_state={})
-
-        # A listener closes its socket when it ends: each has its own of the one that is kept.
-        copy = self._socket.dup()
-        copy.setblocking(False)
-        loop = asyncio.get_running_loop()
+        config, state = self._server.config, self._server.server_state
+        connection = partial(protocol_class(), config=config, server_state=state, app_state={})
+        # It closes its socket when it ends: each has its own of the one that is kept.
         with for_clients():
-            made: asyncio.Server = await loop.create_server(
-                connection,
-                sock=copy,
-                ssl=context,
-                backlog=BACKLOG,
-                ssl_handshake_timeout=HANDSHAKE_SECONDS if context is not None else None,
+            return Acceptor(
+                self._socket.dup(), connection, context, backlog=BACKLOG, handshake_seconds=HANDSHAKE_SECONDS
             )
-        return made
 
     async def _look(self, marks: object) -> None:
         while True:
@@ -168,7 +159,7 @@ class Listener:
                 _log.warning("the certificates were not read again: %s", error)
                 continue
             marks, old = now, self._listening
-            self._listening = await self._listen(context)
+            self._listening = self._listen(context)
             if old is not None:
                 old.close()
             _log.info("the certificates on port %d were read again", self.port)
