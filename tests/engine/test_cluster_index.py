@@ -316,7 +316,7 @@ def test_frozen_maps_keep_their_contents_after_changes(steps: list[tuple[int, bo
         assert values_of(copy, keys) == values_of(contents, keys) == [contents.get(key) for key in keys]
 
 
-@given(st.integers(0, 3000), st.lists(st.integers(1, 1400), min_size=1, max_size=6), st.randoms())
+@given(st.integers(0, 3000), st.lists(st.integers(1, 1400), min_size=1, max_size=6), st.integers(0, 2**32).map(Random))
 def test_copies_of_a_map_are_told_apart_by_writes_however_many_there_were_before(
     before: int, steps: list[int], rng: Random
 ) -> None:
