@@ -12,6 +12,7 @@ from dashboard_pages import address_of
 from engine_objects import pod
 from fake_api import FakeApi
 from growing_scheduler import MAKERS, changed, named
+from left_over import left_to_a_collection
 
 from haru.client.api import ApiClient
 from haru.client.informer import Informer
@@ -244,3 +245,18 @@ async def test_live_page_takes_no_more_in_a_large_cluster_than_what_it_shows(
         what, most = MAY_GROW[path]
         each = (costs[many].count - costs[few].count) / (many - few)
         assert each <= most, f"{each:.0f} steps for each {what}; {growth(costs, path)}"
+
+
+async def test_page_leaves_nothing_to_a_garbage_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it is made of keeps the cluster as it was then; a collection may be hours away."""
+    browser = Browser(GrownView(10))
+    monkeypatch.setattr(browser.dashboard.views, "tell", lambda: None)
+    left = dict[str, dict[str, int]]()
+    for path in ADDRESSES:
+        for number in range(2):  # the first fills caches
+            browser.grown.hear("Pod", "ADDED", pod(f"new-for-{len(left)}-{number}", node="node-1"))
+            with left_to_a_collection() as found:
+                await browser.get(path)
+        left[path] = {name: count for name, count in found.items() if count > 0}
+    await browser.dashboard.stop()
+    assert not any(left.values()), left
