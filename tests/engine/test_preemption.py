@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from engine_objects import (
+    DRIVER,
     Obj,
     allocated,
     allocation,
@@ -486,3 +487,25 @@ def test_preemption_among_thousand_candidates_needs_few_checks(
     assert len(evicted(decision)) == members
     assert {eviction.pod.name for eviction in decision.evictions} <= {f"r{i:04}" for i in range(0, 8 * nodes, 7)}
     assert len(asked) <= bound
+
+
+def test_faulty_selector_on_a_node_that_is_asked_last_evicts_nobody() -> None:
+    """The first node is enough once its pod is gone; on the other one's device a selector cannot be read."""
+    known = [{"name": name, "attributes": {"model": {"string": "a"}}} for name in ("d0", "d1")]
+    asked = {"requests": {"cpu": "1", "deviceclass.resource.kubernetes.io/gpu": "1"}}
+    members = [
+        pod(f"m{number}", group="gang", priority=10, containers=[{"name": "main", "image": "x", "resources": asked}])
+        for number in range(2)
+    ]
+    going = [pod(f"going-{number}", cpu="8", node=f"n{number}") for number in range(2)]
+    for one in going:
+        one["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    objects = [
+        device_class(expressions=[f'device.attributes["{DRIVER}"].model == "a"']),
+        *(node("n0"), resource_slice("n0", known), node("n1"), resource_slice("n1", [{"name": "d0"}])),
+        *(node("n2", cpu="1"), pod("low", node="n2")),
+        *(*going, pod_group("gang", 2, priority=10), *members),
+    ]
+    decision = decide_all(objects, "gang", preempt_for_groups=True)
+    assert decision.status == "error" and not decision.evictions
+    assert decision.message == "class gpu: selector #0: CEL runtime error: no such key: model"

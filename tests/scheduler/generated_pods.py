@@ -68,7 +68,7 @@ class GeneratedPods:
         """The spec and the status of a pod one of whose containers is asked to be, or is being resized."""
         spec, status = dict(pod["spec"]), dict(pod["status"])
         name = self.random.choice(spec["containers"])["name"]
-        if self.chance(2):
+        if "resources" not in spec and self.chance(2):
             spec["containers"] = [
                 {**one, "resources": self._sizes()} if one["name"] == name else one for one in spec["containers"]
             ]

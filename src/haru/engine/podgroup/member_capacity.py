@@ -98,8 +98,16 @@ class MemberCapacity(MultiClassPacking):
         return vectors[0][0] if vectors else 0
 
     def usable_nodes(self, nodes: Sequence[str]) -> tuple[str, ...]:
-        """Return the nodes that take at least one member in the dry run's current state."""
-        return tuple(name for name in nodes if self.combinations(name))
+        """Return the nodes that take at least one member in the dry run's current state, as far as is known.
+
+        Raises UnansweredError.
+        """
+        try:
+            return tuple([name for name in nodes if self.combinations(name)])
+        except OutOfBudgetError:
+            return tuple(nodes)
+        except AllocationError as error:
+            raise UnansweredError(Reason("SelectorError", str(error))) from error
 
     def combinations(self, name: str) -> tuple[Vector, ...]:
         """Return the largest combinations of classes that a node takes."""
