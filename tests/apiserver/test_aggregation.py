@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -28,8 +29,9 @@ from extension_server import (
     told,
     wagon,
 )
+from left_over import left_to_a_collection
 
-from haru.apiserver.aggregation import proxy, remote
+from haru.apiserver.aggregation import availability, proxy, remote
 from haru.apiserver.auth import certificates
 from haru.apiserver.server import ApiServer
 from haru.storage import SqliteStore
@@ -416,3 +418,25 @@ async def test_changed_discovery_of_extension_server_is_served(
 
     trains.odd[ROOT] = changed
     await until(is_told)
+
+
+class NoServer:
+    """A way to an extension API server that nobody answers."""
+
+    async def request(self, *_: object) -> Any:
+        raise ConnectionRefusedError
+
+
+async def test_discovery_without_an_answer_leaves_nothing_to_a_garbage_collection() -> None:
+    spec = {"group": "example.com", "version": "v1", "service": {"name": "a", "namespace": "b"}}
+    asked_for = {"metadata": {"name": "v1.example.com"}, "spec": spec}
+
+    async def asked() -> None:
+        with contextlib.suppress(availability.DiscoveryFailed):
+            await availability.ask(NoServer(), asked_for)  # type: ignore[arg-type]
+
+    await asked()
+    with left_to_a_collection() as garbage:
+        for _ in range(3):
+            await asked()
+    assert not garbage

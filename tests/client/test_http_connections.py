@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 from left_over import left_to_a_collection
@@ -23,6 +24,7 @@ from haru.client.deadlines import Deadlines
 from haru.client.http import HttpTransport
 from haru.client.http_connections import Exchange, HttpConnection, HttpConnections
 from haru.client.transport import Request
+from haru.fair_loop import FairLoop
 
 GET = Request("GET", "/x")
 BODY = b'{"kind":"Status"}' * 3
@@ -452,25 +454,41 @@ async def test_each_exchange_ends_at_its_own_time() -> None:
     assert exchanges["late"].error is None and exchanges["answered"].error is None
 
 
-async def test_request_without_an_answer_needs_no_garbage_collection() -> None:
+PIECES = {
+    "nothing": b"",
+    "an answer": WITH_LENGTH,
+    "half a head": WITH_LENGTH[:20],
+    "half a body": WITH_LENGTH[:-4],
+    "half of the chunks": CHUNKED[:-4],
+    "all until the end": UNTIL_CLOSED,
+}
+
+
+@pytest.mark.parametrize("loop", [asyncio.SelectorEventLoop, uvloop.new_event_loop, FairLoop])
+@pytest.mark.parametrize("sent", PIECES)
+def test_connection_that_the_server_ends_needs_no_garbage_collection(sent: str, loop: Any) -> None:
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(PIECES[sent])
         writer.close()
 
-    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-    transport = HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-
-    async def asked() -> None:
+    async def asked(transport: HttpTransport) -> None:
         with contextlib.suppress(OSError):
             await transport.send(GET, 10)
         with contextlib.suppress(OSError):
             async with transport.stream(GET, 10) as stream:
                 await stream.read()
+        await asyncio.sleep(0.02)
 
-    await asked()
-    with left_to_a_collection() as garbage:
-        for _ in range(3):
-            await asked()
-        await asyncio.sleep(0.05)
-    assert [kind for kind in garbage if kind.startswith("haru.")] == []
-    await transport.close()
-    server.close()
+    async def run() -> list[str]:
+        server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+        transport = HttpTransport(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        await asked(transport)
+        with left_to_a_collection() as garbage:
+            for _ in range(3):
+                await asked(transport)
+        await transport.close()
+        server.close()
+        return [kind for kind in garbage if kind.startswith("haru.client.")]
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(run()) == []

@@ -293,6 +293,8 @@ class HttpConnection(asyncio.Protocol):
             exchange.finish(error)
         else:
             self._fail("the server closed the connection")
+        # They know the connection: a garbage collection would have to find them.
+        self._exchange = self._parser = self._transport = None
 
     def _fail(self, text: str) -> None:
         if self._exchange is not None:

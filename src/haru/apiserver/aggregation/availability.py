@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from haru.apiserver.aggregation.client import ExtensionClient, ServiceReference, reference_of
-from haru.event_loop import imported
+from haru.event_loop import cancelled, imported
 from haru.kube.api_services import AVAILABLE, group_version_of
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
@@ -84,20 +84,20 @@ async def ask(link: ExtensionClient, service: Obj) -> Offer:
     group, version = group_version_of(service)
     path = f"/apis/{group}/{version}"
     url = f"{reference_of(service).url}{path}"
-    attempts = [asyncio.create_task(_document(link, service, path)) for _ in range(ATTEMPTS)]
-    why = ""
+    attempts = {asyncio.create_task(_document(link, service, path)) for _ in range(ATTEMPTS)}
+    why, waiting = "", attempts
     try:
-        for attempt in asyncio.as_completed(attempts):
-            try:
-                document = await attempt
-            except DiscoveryFailed as error:
+        while waiting:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for attempt in done:
+                # It is not raised here: an error that knows this frame, which knows the attempt, would be garbage.
+                if (error := attempt.exception()) is None:
+                    return Offer(_resources(attempt.result()), await _openapi(link, service, path))
+                if not isinstance(error, DiscoveryFailed):
+                    raise error
                 why = f"failing or missing response from {url}: {error}"
-                continue
-            return Offer(_resources(document), await _openapi(link, service, path))
     finally:
-        for task in attempts:
-            task.cancel()
-        await asyncio.gather(*attempts, return_exceptions=True)
+        await cancelled(*attempts)
     raise DiscoveryFailed(why)
 
 
