@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from haru.engine.equivalence import NoCache
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
 from haru.engine.podgroup.equal_members import EqualMembers, members_with_demands
+from haru.engine.podgroup.placed import Placed
 from haru.engine.podgroup.podgroup_cycle import members_of
-from haru.engine.podgroup.schedule_one import Placed, PodPlacer, Unschedulable
+from haru.engine.podgroup.schedule_one import PodPlacer, Unschedulable
 from haru.engine.state.cache import SchedulerCache, Snapshot
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pending_reservations import Nomination

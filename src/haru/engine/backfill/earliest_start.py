@@ -16,10 +16,10 @@ from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.framework.options import Options
 from haru.engine.podgroup.decision_builder import placed
 from haru.engine.podgroup.gang_pre_enqueue import gang_gate_reason
+from haru.engine.podgroup.placed import Placed
 from haru.engine.podgroup.placement_attempt import PlacementAttempt
 from haru.engine.podgroup.podgroup_cycle import members_of
 from haru.engine.podgroup.podgroup_info import PodGroupInfo, key_of
-from haru.engine.podgroup.schedule_one import Placed
 from haru.engine.podgroup.search_budget import UnansweredError
 from haru.engine.preemption.disruption_units import DisruptionUnit, ReprieveOrder, running_pods
 from haru.engine.preemption.dry_run import EvictionDryRun, keep_group_reservations

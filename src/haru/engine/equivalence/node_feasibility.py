@@ -155,11 +155,12 @@ class FeasibleNode:
 
 
 class NextResult(NamedTuple):
-    """The result of a node of one class after it takes one more pod of the signature."""
+    """The result of a node of one class after it takes one more pod of the signature, and which class it is in then."""
 
     candidate: FeasibleNode | None
     key: ScoreKey = ()
     refusal: Sequence[FilterFailure] = ()
+    node_class: Hashable = None
 
 
 class FilterSummary(NamedTuple):

@@ -20,8 +20,8 @@ from haru.engine.plugins.dynamicresources.plugin import (
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
 from haru.engine.podgroup.allocation_alternatives import allocation_alternatives
 from haru.engine.podgroup.filter_node import Decoder
+from haru.engine.podgroup.placed import Placed, assume, placement_on
 from haru.engine.podgroup.podgroup_info import PodGroupInfo
-from haru.engine.podgroup.schedule_one import Placed, assume, placement_on
 from haru.engine.podgroup.search_budget import SearchBudget
 from haru.engine.state.decision import Reason
 from haru.engine.state.overlay import Overlay

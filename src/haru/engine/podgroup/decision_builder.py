@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.podgroup.gang_pre_enqueue import GROUP_UNSCHEDULABLE, WAITING
-from haru.engine.podgroup.schedule_one import Placed, Unschedulable
+from haru.engine.podgroup.placed import Placed
+from haru.engine.podgroup.schedule_one import Unschedulable
 from haru.engine.state.decision import (
     ClaimAllocation,
     ClaimReservation,

@@ -23,7 +23,7 @@ from haru.engine.plugins.dynamicresources.plugin import insufficient_node_resour
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, counts_devices
 from haru.engine.podgroup.filter_node import Decoder, FilterPlan
-from haru.engine.podgroup.schedule_one import Placed, assume, placement_on
+from haru.engine.podgroup.placed import Placed, assume, placement_on
 from haru.engine.podgroup.search_budget import SearchBudget
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from haru.engine.podgroup.placed import Placed, assume
 from haru.engine.podgroup.placement_search import FoundPlacements, rank, search_placements
 from haru.engine.podgroup.podgroup_info import PodGroupInfo
-from haru.engine.podgroup.schedule_one import Placed, PodPlacer, Unschedulable, assume
+from haru.engine.podgroup.schedule_one import PodPlacer, Unschedulable
 from haru.engine.podgroup.search_budget import gave_up
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.decision import Reason

@@ -27,9 +27,9 @@ from haru.engine.podgroup.domain_prefilter import capacity_bounds_of
 from haru.engine.podgroup.domain_totals import DeviceTotals, DomainTotals, free_on
 from haru.engine.podgroup.filter_node import decoded_claims, filters_for_all_passes
 from haru.engine.podgroup.multi_class_packing import MemberClass, MultiClassPacking
+from haru.engine.podgroup.placed import Placed
 from haru.engine.podgroup.podgroup_info import PodGroupInfo
 from haru.engine.podgroup.podgroup_request import podgroup_request_of
-from haru.engine.podgroup.schedule_one import Placed
 from haru.engine.podgroup.search_budget import OutOfBudgetError, SearchBudget
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.decision import Reason

@@ -2,8 +2,8 @@
 
 Nodes with the same load class and the same device allocation answer the same again after each takes one more equal
 pod. So only the first of them is filtered, and the result is reused for the others, in later decisions too. A gang of
-thousands then costs one node choice, one node update and one device allocation per member, whatever the number of
-nodes.
+thousands then costs one node choice and one device allocation per member, whatever the number of nodes. The overlay is
+told of the placements when somebody reads it, which for the last members of an attempt is never.
 Source: our own; kube-scheduler's opportunistic batching (KEP-5598) has the same purpose.
 """
 
@@ -18,14 +18,17 @@ from haru.engine.equivalence.filter_results import FilterResultCache
 from haru.engine.equivalence.node_feasibility import FeasibleNode, NextResult, NodeFeasibility
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand
-from haru.engine.state.node_info import NodeInfo
+from haru.engine.podgroup.placed import Placed, assume
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 from haru.kube.meta import Obj
 
 
 class PodBatch:
-    """Maintain a pod's node feasibility for equal pods without filtering all nodes for each."""
+    """Maintain a pod's node feasibility for equal pods without filtering all nodes for each.
+
+    Whoever reads the overlay calls `settle` before.
+    """
 
     def __init__(
         self,
@@ -45,7 +48,11 @@ class PodBatch:
         self._first_demand: DeviceDemand | None = None
         self._chose = False
         self._node_devices: dict[str, tuple[NodeDevices, bool]] = {}
-        self._last_placement: tuple[str, Hashable] | None = None
+        self._classes: dict[str, Hashable] = {}
+        """By name: a key of each node that took a pod, equal for nodes that equal pods cannot tell apart."""
+        self._last_node: str | None = None
+        self._waiting: list[Placed] = []
+        """Placements that the overlay lacks, but for its `changes`."""
         self._change_count = len(overlay.changes)
 
     @property
@@ -71,58 +78,92 @@ class PodBatch:
             self._signature = self._filter_results.pod_key(first)
         return self._filter_results.pod_key(pod) == self._signature
 
+    def settle(self) -> None:
+        """Let the overlay assume all that was placed."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for placed in waiting:
+                assume(self._overlay, placed, local=True)
+            self._change_count = len(self._overlay.changes)
+
     def update_last_node(self, demand: DeviceDemand) -> None:
         """Update the node that the last member was placed on. Raises AllocationError."""
-        if self._last_placement is None:
+        name, self._last_node = self._last_node, None
+        if name is None:
             return
-        name, node_class = self._last_placement
-        self._last_placement = None
-        feasibility, known = self.feasibility, self.feasibility.next_results.get(node_class)
+        feasibility, node_class = self.feasibility, self._classes[name]
         feasibility.summary = None
+        known = feasibility.next_results.get(node_class)
         if known is None:
+            self.settle()
             self._filter_results.refilter(feasibility, self._first, demand, name)
-            if name not in feasibility.undecided:
-                candidate = feasibility.candidates.get(name)
-                key = feasibility.ranking.key_of(name)
-                result = NextResult(candidate, key or (), feasibility.refusals.get(name, ()))
-                feasibility.keep_next_result(node_class, result)
+            if name in feasibility.undecided:
+                return
+            known = self._result_of(name)
+            feasibility.keep_next_result(node_class, known)
         elif known.candidate is not None:
             feasibility.candidates[name] = known.candidate
             feasibility.ranking.put(name, known.key)
         else:
             feasibility.forget(name)
             feasibility.refusals[name] = known.refusal
+        self._classes[name] = known.node_class
 
-    def choose(self, pod: PodInfo) -> tuple[str, FeasibleNode]:
+    def _result_of(self, name: str) -> NextResult:
+        """Return what a node answers now."""
+        feasibility = self.feasibility
+        candidate = feasibility.candidates.get(name)
+        if candidate is None:
+            return NextResult(None, refusal=feasibility.refusals.get(name, ()))
+        return NextResult(candidate, feasibility.ranking.key_of(name) or (), (), self._class_of(name, candidate))
+
+    def _class_of(self, name: str, candidate: FeasibleNode) -> Hashable:
+        """Return the key of a node's class; answers compare by identity."""
+        node = self._overlay.node(name)
+        return candidate.answer, self.feasibility.ranking.key_of(name), node.spec.kind, node.load
+
+    def choose(self, pod: PodInfo) -> str:
         """Return the best feasible node for a pod; there must be one."""
         name = self.feasibility.ranking.choose(self._options.seed, pod.key.path, steady=self._chose)
         self._chose = True
-        return name, self.feasibility.candidates[name]
+        return name
 
-    def allocations(self, node: NodeInfo, candidate: FeasibleNode) -> tuple[Sequence[Obj], bool]:
-        """Return a candidate's allocations, and whether only that node sees the devices. Raises AllocationError."""
+    def place(self, pod: PodInfo, demand: DeviceDemand, name: str) -> Placed:
+        """Place a pod on the node that was chosen for it. Raises AllocationError."""
+        overlay, candidate = self._overlay, self.feasibility.candidates[name]
+        allocated, local = self._allocations(name, candidate)
+        # A batch has no pods with other claims than those to allocate.
+        placed = Placed(pod, demand, name, tuple(zip(demand.pending, allocated, strict=True)), ())
+        self._last_node = name
+        if name not in self._classes:
+            self._classes[name] = self._class_of(name, candidate)
+        if local or not allocated:
+            self._waiting.append(placed)
+            # What follows the nodes on other overlays has to look at this one again, whether it is settled or not.
+            overlay.changes.append(name)
+            self._change_count += 1
+        else:
+            self.settle()
+            assume(overlay, placed)
+            new = overlay.changes[self._change_count :]
+            self._change_count = len(overlay.changes) if None not in new else -1
+        return placed
+
+    def _allocations(self, name: str, candidate: FeasibleNode) -> tuple[Sequence[Obj], bool]:
+        """Return a candidate's allocations, and whether only its node sees the devices. Raises AllocationError."""
         if candidate.answer is None:
             return candidate.allocations, False
-        known = self._node_devices.get(node.name)
+        known = self._node_devices.get(name)
         if known is None:
-            features, view = self._options.features, NodeView(node.name, node.labels)
-            views = gather(self._overlay.snapshot.devices, view, features)
-            known = self._node_devices[node.name] = (
+            snapshot, features = self._overlay.snapshot, self._options.features
+            view = NodeView(name, snapshot.nodes[name].labels)
+            views = gather(snapshot.devices, view, features)
+            known = self._node_devices[name] = (
                 NodeDevices(views, view, features),
                 not [view for view in views if not view.confined],
             )
         devices, local = known
         return candidate.answer.results_alike(devices, self._options.new_share_id), local
-
-    def node_class_of(self, node: NodeInfo, candidate: FeasibleNode) -> Hashable:
-        """Return a key that is equal for nodes that equal pods cannot tell apart; answers compare by identity."""
-        return candidate.answer, self.feasibility.ranking.key_of(node.name), node.spec.kind, node.load
-
-    def record_placement(self, name: str, node_class: Hashable) -> None:
-        """Record that a member was placed on a node, with the node's class before that."""
-        new = self._overlay.changes[self._change_count :]
-        self._change_count = len(self._overlay.changes) if None not in new else -1
-        self._last_placement = (name, node_class)
 
 
 def _owners(pod: PodInfo) -> object:

@@ -22,9 +22,10 @@ from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message,
 from haru.engine.podgroup.domain_search import DomainSearch
 from haru.engine.podgroup.filter_node import make_filter_plan
 from haru.engine.podgroup.gang_pre_enqueue import GROUP_UNSCHEDULABLE, gang_gate_reason
+from haru.engine.podgroup.placed import Placed
 from haru.engine.podgroup.placement_attempt import PlacementAttempt, attempt_placement
 from haru.engine.podgroup.podgroup_info import PodGroupInfo, key_of
-from haru.engine.podgroup.schedule_one import Placed, PodPlacer, Unschedulable
+from haru.engine.podgroup.schedule_one import PodPlacer, Unschedulable
 from haru.engine.preemption.eligibility import DELAYED, may_evict_from, protection_ends
 from haru.engine.preemption.feasibility_oracle import Preemptor, node_sets
 from haru.engine.preemption.nominated_placements import conflicting_reservation, reserved_now, with_nominated_pods

@@ -23,34 +23,15 @@ from haru.engine.framework.interfaces import (
 )
 from haru.engine.framework.metrics_recorder import MetricsRecorder
 from haru.engine.framework.options import Options
-from haru.engine.plugins.dynamicresources.plugin import node_allocatable_use
-from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import PLUGIN, DeviceDemand, device_demand_of
 from haru.engine.plugins.noderesources.plugin import NodeResourcesScore
-from haru.engine.plugins.volumebinding.late_binding import assume_volumes
 from haru.engine.podgroup.equal_members import EqualMembers
+from haru.engine.podgroup.placed import Placed, assume, placement_on
 from haru.engine.podgroup.pod_batching import PodBatch
 from haru.engine.state.decision import Diagnosis, Reason
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 from haru.kube.meta import Obj
-
-
-@dataclass(slots=True, unsafe_hash=True)
-class Placed:
-    """Hold a pod's tentative placement: the node, the new allocations, and the allocated claims. Never changed.
-
-    `extended_claim` is the claim for its extended resources on that node, new or existing; `claimed` are the node
-    resources that its devices take (KEP-5517).
-    """
-
-    pod: PodInfo
-    demand: DeviceDemand
-    node: str
-    allocations: tuple[tuple[ClaimUse, Obj], ...]
-    joined: tuple[ClaimUse, ...]
-    extended_claim: ClaimUse | None = None
-    claimed: tuple[Obj, ...] = ()
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -69,7 +50,10 @@ class Unschedulable:
 
 
 class PodPlacer:
-    """Place pods one after the other on one overlay, among some nodes; `asked_again`: so do later attempts."""
+    """Place pods one after the other on one overlay, among some nodes; `asked_again`: so do later attempts.
+
+    The overlay may lack the last of them until the placer is asked for more.
+    """
 
     def __init__(
         self, overlay: Overlay, group: Obj | None, options: Options, nodes: Sequence[str], *, asked_again: bool = False
@@ -104,6 +88,7 @@ class PodPlacer:
 
     def _place_run(self, run: EqualMembers) -> list[Placed | Unschedulable]:
         """Place equal pods, until an error ends the attempt."""
+        self._settle()
         demands = run.demands(self._overlay, self._group, self._options) if self._are_alike(run) else None
         outcomes: list[Placed | Unschedulable] = []
         while (number := len(outcomes)) < len(run.pods) and not (outcomes and _is_error(outcomes[-1])):
@@ -113,6 +98,15 @@ class PodPlacer:
             else:
                 outcomes.append(self.place(pod))
         return outcomes
+
+    def _settle(self) -> None:
+        """Let the overlay assume what the batch has placed so far."""
+        if self._batch is not None:
+            self._batch.settle()
+
+    def _demand_of(self, pod: PodInfo) -> DeviceDemand | Reason:
+        self._settle()
+        return device_demand_of(self._overlay, pod, self._group, self._options)
 
     def _are_alike(self, run: EqualMembers) -> bool:
         """Tell whether nodes and rules cannot tell equal members apart."""
@@ -152,7 +146,7 @@ class PodPlacer:
         return outcomes
 
     def _place_one(self, pod: PodInfo) -> Placed | Unschedulable:
-        demand = device_demand_of(self._overlay, pod, self._group, self._options)
+        demand = self._demand_of(pod)
         if isinstance(demand, Reason):
             if self._options.recorder is not None:
                 self._options.recorder.lap("PreFilter", "UnschedulableAndUnresolvable")
@@ -198,17 +192,10 @@ class PodPlacer:
         batch.update_last_node(demand)
         if not batch.feasibility.ranking:
             return self._unschedulable(pod, batch.feasibility)
-        name, candidate = batch.choose(pod)
+        name = batch.choose(pod)
         if self._options.recorder is not None:
             self._scored(batch.feasibility)
-        node = self._overlay.node(name)
-        allocated, local = batch.allocations(node, candidate)
-        node_class = batch.node_class_of(node, candidate)
-        # A batch has no pods with other claims than those to allocate.
-        outcome = Placed(pod, demand, name, tuple(zip(demand.pending, allocated, strict=True)), ())
-        assume(self._overlay, outcome, local=local)
-        batch.record_placement(name, node_class)
-        return outcome
+        return batch.place(pod, demand, name)
 
     def _scored(self, feasibility: NodeFeasibility) -> None:
         recorder = self._options.recorder
@@ -219,7 +206,7 @@ class PodPlacer:
 
     def refusals(self, pod: PodInfo) -> Mapping[str, Sequence[FilterFailure]]:
         """Return each infeasible node's filter failures for a pod; empty if PreFilter rejected it."""
-        demand = device_demand_of(self._overlay, pod, self._group, self._options)
+        demand = self._demand_of(pod)
         if isinstance(demand, Reason):
             return {}
         return self._filter_results.feasibility(pod, demand).filter_failures(self._overlay)
@@ -229,12 +216,12 @@ class PodPlacer:
 
         Empty if the pod was rejected outright. Raises AllocationError.
         """
-        demand = device_demand_of(self._overlay, pod, self._group, self._options)
+        demand = self._demand_of(pod)
         return {} if isinstance(demand, Reason) else self._filter_results.feasibility(pod, demand).ranking.totals()
 
     def scores_by_plugin(self, pod: PodInfo) -> Mapping[str, Sequence[PluginScore]]:
         """Return the parts that make up `scores`; plugins that score all nodes alike may be missing."""
-        demand = device_demand_of(self._overlay, pod, self._group, self._options)
+        demand = self._demand_of(pod)
         if isinstance(demand, Reason):
             return {}
         feasibility = self._filter_results.feasibility(pod, demand)
@@ -285,32 +272,3 @@ def _refused_alike(
     if recorder is not None:
         recorder.batch_attempts["hint_used"] += len(pods)
     return [Unschedulable(pod, refused.message, refused.reasons, refused.plugins) for pod in pods]
-
-
-def placement_on(
-    overlay: Overlay, pod: PodInfo, demand: DeviceDemand, node: str, allocations: tuple[tuple[ClaimUse, Obj], ...]
-) -> Placed:
-    """Describe the placement of a pod on a node with these new allocations; nothing is assumed yet."""
-    if demand.extended is None and not demand.counts_devices and len(demand.uses) == len(demand.pending):
-        return Placed(pod, demand, node, allocations, ())
-    info = overlay.node(node)
-    extended_claim = demand.extended_claim_on(info)
-    fresh = {use.path for use, _ in allocations}
-    uses = demand.uses if extended_claim is None else (*demand.uses, extended_claim)
-    joined = tuple(use for use in uses if use.path not in fresh and not use.is_reserved)
-    claimed = node_allocatable_use(overlay, pod, demand, info, allocations)
-    return Placed(pod, demand, node, allocations, joined, extended_claim, claimed)
-
-
-def assume(overlay: Overlay, placed: Placed, *, local: bool = False) -> Placed:
-    """Assume a placement in the overlay: node, devices (`local`: only that node sees them), reservations, volumes."""
-    demand, extended_claim = placed.demand, placed.extended_claim
-    overlay.place(placed.pod, placed.node, placed.claimed)
-    for use, allocation in placed.allocations:
-        overlay.allocate(use.path, allocation, placed.node if local else None)
-    for use in demand.uses if extended_claim is None else (*demand.uses, extended_claim):
-        if not use.is_reserved or demand.counts_devices:
-            overlay.reserve(use.path)
-    if placed.pod.volume_claims:
-        assume_volumes(overlay, placed.pod, placed.node)
-    return placed

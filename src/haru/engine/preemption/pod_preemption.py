@@ -16,7 +16,8 @@ from zlib import crc32
 
 from haru.engine.framework.interfaces import FilterFailure, counted_message, weighed
 from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message
-from haru.engine.podgroup.schedule_one import Placed, PodPlacer
+from haru.engine.podgroup.placed import Placed
+from haru.engine.podgroup.schedule_one import PodPlacer
 from haru.engine.podgroup.search_budget import UnansweredError
 from haru.engine.preemption.eligibility import evictable_pods
 from haru.engine.preemption.feasibility_oracle import Preemptor
