@@ -59,12 +59,15 @@ class DeviceClassifier:
     def device_classes(self, occupancy: NodeOccupancy) -> DeviceClasses | None:
         """Return the node's devices by class; None if a selector fails on one of them."""
         info, node_device_class = occupancy.info, occupancy.node_device_class
-        if node_device_class is not None and self._footprint.is_blind(node_device_class):
-            if node_device_class.models not in self._by_schemas:
+        if node_device_class is not None:
+            models = node_device_class.models
+            if models in self._by_schemas:
+                return self._by_schemas[models]
+            if self._footprint.is_blind(node_device_class):
                 if len(self._by_schemas) >= _MAX_SCHEMAS:
                     self._by_schemas.clear()
-                self._by_schemas[node_device_class.models] = self._classify(occupancy)
-            return self._by_schemas[node_device_class.models]
+                found = self._by_schemas[models] = self._classify(occupancy)
+                return found
         known = self._known.get(info.name)
         if known is None or known[0] != occupancy.views or known[1] is not info.labels:
             known = self._known[info.name] = occupancy.views, info.labels, self._classify(occupancy)

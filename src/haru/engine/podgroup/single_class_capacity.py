@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
+from operator import sub
 from weakref import ref
 
 from haru.engine.dra.allocated_state import AllocatedState
@@ -25,7 +26,7 @@ from haru.engine.podgroup.multi_class_packing import MemberClass, least_devices
 from haru.engine.podgroup.search_budget import OutOfBudgetError
 from haru.engine.preemption.node_occupancy import NodeOccupancy
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.node_info import NodeInfo
+from haru.engine.state.node_info import InternedId, NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 
@@ -54,7 +55,7 @@ class _ClassResults:
         """Drop all results; the device classes changed."""
         self.classes = classes
         self.feasible_nodes: dict[str, tuple[object, bool]] = {}
-        self.feasible_kinds = DecisionCache()
+        self.feasible_kinds: dict[InternedId, bool] = {}
         self.served: dict[Hashable, _Served] = {}
         self.kept: dict[int, DecisionCache] = {}
 
@@ -113,6 +114,12 @@ class SingleClassCapacity:
             index += 1
         free[index] += len(usages)
 
+    def subtract(self, free: list[int], pods: Collection[PodInfo]) -> None:
+        """Subtract the amounts that pods take."""
+        freed = [0] * len(free)
+        self.add(freed, pods)
+        free[:] = map(sub, free, freed)
+
     def is_plain(self, occupancy: NodeOccupancy) -> bool:
         """Tell whether arithmetic counts the members of the node; else it has to be filtered."""
         return occupancy.plain and self._is_classified(occupancy)
@@ -129,7 +136,11 @@ class SingleClassCapacity:
         if self._plan.general:
             # The filters tell nodes of one kind apart by nothing but the pods on them.
             kinds, kind = self._results.feasible_kinds, info.spec.kind
-            return kinds.get_or_compute("kinds", kind, lambda: self._passes(info), _MAX_KINDS)
+            if kind not in kinds:
+                if len(kinds) >= _MAX_KINDS:
+                    kinds.clear()
+                kinds[kind] = self._passes(info)
+            return kinds[kind]
         known = self._results.feasible_nodes.get(info.name)
         if known is None or known[0] is not info.spec:
             known = self._results.feasible_nodes[info.name] = info.spec, self._passes(info)

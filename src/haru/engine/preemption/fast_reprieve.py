@@ -186,31 +186,21 @@ class FastReprieve:
         self, node: str, count: int, domain: int, numbers: dict[DisruptionUnit, int]
     ) -> tuple[NodeState, list[int]]:
         """Return the state of a node without the removed units, which `numbers` has, and the numbers of its own."""
-        state = self._counter.state(node, count, domain)
         removed = [unit for unit in self._counter.units_on(node) if unit in numbers]
-        for unit in removed:
-            for path, pod in unit.pods_on.get(node, ()):
-                state.remove(path, pod)
-        return state, [numbers[unit] for unit in removed]
+        pods = [pod for unit in removed for pod in unit.on(node)]
+        return self._counter.state(node, count, domain, pods), [numbers[unit] for unit in removed]
 
     def _reprieve(self, number: int, states: dict[str, NodeState]) -> bool:
         """Put a unit back if as many members still fit."""
         self._removed[number] = 0
-        there = [(states[node], pods) for node, pods in self._units[number].pods_on.items() if node in states]
-        pods = [(state, path, pod) for state, on_node in there for path, pod in on_node]
-        for state, path, _ in pods:
-            state.put_back(path)
-        before = [(node, states[node], states[node].count) for node in self._units[number].nodes if node in states]
-        for node, state, count in before:
-            if count:
-                state.count = self._counter.count(node, state)
-                self._set(node, state.domain, count, state.count)
+        before = {node: states[node] for node in self._units[number].nodes if node in states}
+        for node, state in before.items():
+            states[node] = self._counter.with_pods(node, state, self._units[number].on(node))
+            self._set(node, state.domain, state.members, states[node].members)
         if self._sets_at_target:
             return True
         self._removed[number] = 1
-        for state, path, pod in pods:
-            state.remove(path, pod)
-        for node, state, count in before:
-            self._set(node, state.domain, state.count, count)
-            state.count = count
+        for node, state in before.items():
+            self._set(node, state.domain, states[node].members, state.members)
+        states.update(before)
         return False

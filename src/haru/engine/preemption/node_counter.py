@@ -6,6 +6,7 @@ Source: our own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from haru.engine.dra.errors import AllocationError
 from haru.engine.equivalence.node_device_classes import classified_nodes_of
@@ -27,31 +28,23 @@ _MAX_NODE_SETS = 8
 _MAX_TIMELINES = 16
 """Of all classes: each keeps the pods that were on its nodes, until it is asked for again."""
 
+PodOnNode = tuple[str, PodInfo]
+"""A pod with its path."""
 UnitsByNode = Mapping[str, Sequence[DisruptionUnit]]
 """The units with pods on each node, the most important first."""
 
 
-class NodeState:
-    """Hold a node's count without its removed pods; `domain` is the number of its node set."""
+class NodeState(NamedTuple):
+    """A node without some pods: how many members it takes, the number of its node set, and what is taken and free.
 
-    __slots__ = ("count", "domain", "occupancy", "removed_pods", "taken")
+    `free` is None where the node has to be filtered.
+    """
 
-    def __init__(self, occupancy: NodeOccupancy, count: int, domain: int) -> None:
-        self.occupancy = occupancy
-        self.taken = occupancy.taken
-        self.removed_pods: dict[str, PodInfo] = {}
-        self.count = count
-        self.domain = domain
-
-    def remove(self, path: str, pod: PodInfo) -> None:
-        """Remove a pod; the count stays what it was."""
-        self.removed_pods[path] = pod
-        self.taken &= ~self.occupancy.frees.get(path, 0)
-
-    def put_back(self, path: str) -> None:
-        """Put a removed pod back; the count stays what it was."""
-        del self.removed_pods[path]
-        self.taken |= self.occupancy.frees.get(path, 0)
+    occupancy: NodeOccupancy
+    members: int
+    domain: int
+    taken: int
+    free: list[int] | None
 
 
 class NodeCounter:
@@ -162,20 +155,31 @@ class NodeCounter:
             timeline.clear()
             return None
 
-    def state(self, node: str, count: int, domain: int) -> NodeState:
-        """Return the state of a node with all units in place, but with another count."""
-        return NodeState(self._occupancies.with_frees(self._base, node), count, domain)
+    def state(self, node: str, count: int, domain: int, removed: Sequence[PodOnNode]) -> NodeState:
+        """Return the state of a node that takes so many members without these of its pods."""
+        occupancy, counter = self._occupancies.with_frees(self._base, node), self._counter
+        taken, free = occupancy.taken, None
+        for path, _ in removed:
+            taken &= ~occupancy.frees.get(path, 0)
+        if counter.is_plain(occupancy):
+            free = counter.free_of(occupancy.info)
+            counter.add(free, [pod for _, pod in removed])
+        return NodeState(occupancy, count, domain, taken, free)
 
-    def count(self, node: str, state: NodeState) -> int:
-        """Count the members that a node takes in a state."""
-        occupancy, counter = state.occupancy, self._counter
-        if not counter.is_plain(occupancy):
-            return self.count_by_filtering(node)
-        if counter.lacks_devices(occupancy, state.taken):
-            return 0
-        free = counter.free_of(occupancy.info)
-        counter.add(free, state.removed_pods.values())
-        return counter.count(occupancy, state.taken, free)
+    def with_pods(self, node: str, state: NodeState, pods: Sequence[PodOnNode]) -> NodeState:
+        """Return the state of a node with some removed pods back."""
+        occupancy, members, domain, taken, free = state
+        for path, _ in pods:
+            taken |= occupancy.frees.get(path, 0)
+        if not members:
+            return state
+        if free is None:
+            return NodeState(occupancy, self.count_by_filtering(node), domain, taken, None)
+        if self._counter.lacks_devices(occupancy, taken):
+            return NodeState(occupancy, 0, domain, taken, free)
+        free = free.copy()
+        self._counter.subtract(free, [pod for _, pod in pods])
+        return NodeState(occupancy, self._counter.count(occupancy, taken, free), domain, taken, free)
 
     def count_by_filtering(self, name: str) -> int:
         """Count the members of a node that must be filtered, with the units in place that are not removed."""

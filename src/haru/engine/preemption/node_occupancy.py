@@ -92,6 +92,7 @@ class NodeOccupancies:
         self._transient: dict[str, NodeOccupancy] = {}  # valid for the current snapshot only
         self._on: dict[str, str] = {}  # by claim: the node on which it has devices
         self._also_on: dict[str, set[str]] = defaultdict(set)  # the others, if it has devices on several
+        self._users: dict[str, str | None] = {}  # by claim: the UID of its sole user, if it has one, until it changes
         self.changes = ChangeLog()
         """The nodes that changed, their devices and claims included."""
 
@@ -122,6 +123,7 @@ class NodeOccupancies:
         changed.update(_nodes_of(now.devices, pools))
         for path in differing_among(now.claims, before.claims, self._on.keys()):
             changed.add(self._on.pop(path))
+            self._users.pop(path, None)
             changed |= self._also_on.pop(path, set())
         for name in changed:
             self.known.pop(name, None)
@@ -148,9 +150,36 @@ class NodeOccupancies:
             for claim in bits_by_claim:
                 if on.setdefault(claim, name) != name:
                     self._also_on[claim].add(name)
-            if not _record_claims(base, occupancy, bits_by_claim):
+            if not self._record_claims(base, occupancy, bits_by_claim):
                 self._transient[name] = self.known.pop(name)
         return occupancy
+
+    def _record_claims(self, base: Snapshot, occupancy: NodeOccupancy, bits_by_claim: Mapping[str, int]) -> bool:
+        """Record which pod's removal frees each claim's devices; return whether only node and claims decide that.
+
+        Otherwise it may change when other pods come or go, though node and claims stay the same.
+        """
+        frees, pods, known = occupancy.frees, occupancy.info.pods, self._users
+        unknown = [claim for claim in bits_by_claim if claim not in known]
+        if unknown:
+            known.update(zip(unknown, map(sole_user, values_of(base.claims, unknown)), strict=True))
+        by_uid = {pod.key.uid: path for path, pod in pods.items()}
+        by_uid.pop("", None)
+        cacheable = True
+        for claim, bits in bits_by_claim.items():
+            user = by_uid.get(known[claim] or "")
+            if user is None:
+                users = claim_users(base, claim)
+                if users is None:
+                    cacheable = False
+                    continue
+                (user,) = users if len(users) == 1 else ("",)
+                cacheable &= _used_by_pods_only(base.claims.get(claim))
+                if user not in pods:
+                    occupancy.plain = False
+                    continue
+            frees[user] = frees[user] | bits if user in frees else bits
+        return cacheable
 
     def _build(self, base: Snapshot, name: str) -> NodeOccupancy:
         occupancy = NodeOccupancy(base.nodes[name])
@@ -195,37 +224,15 @@ def _bits_by_claim(occupancy: NodeOccupancy) -> tuple[dict[str, int], bool]:
         places = view.table.places
         for device, holders in use.devices.items():
             bit = first << places[device] if device in places else 0
-            if len(holders) != 1:
-                sole = False
-            for holder in holders:
+            if len(holders) == 1:
+                holder = holders[0]
                 bits_by_claim[holder] = bits_by_claim[holder] | bit if holder in bits_by_claim else bit
+                continue
+            sole = False
+            for holder in holders:
+                bits_by_claim[holder] = bits_by_claim.get(holder, 0) | bit
         first <<= len(view.devices)
     return bits_by_claim, sole
-
-
-def _record_claims(base: Snapshot, occupancy: NodeOccupancy, bits_by_claim: Mapping[str, int]) -> bool:
-    """Record which pod's removal frees each claim's devices; return whether only node and claims decide that.
-
-    Otherwise it may change when other pods come or go, though node and claims stay the same.
-    """
-    frees, pods = occupancy.frees, occupancy.info.pods
-    by_uid = {pod.key.uid: path for path, pod in pods.items()}
-    by_uid.pop("", None)
-    cacheable = True
-    for (claim, bits), obj in zip(bits_by_claim.items(), values_of(base.claims, bits_by_claim), strict=True):
-        user = by_uid.get(sole_user(obj) or "")
-        if user is None:
-            users = claim_users(base, claim)
-            if users is None:
-                cacheable = False
-                continue
-            (user,) = users if len(users) == 1 else ("",)
-            cacheable &= _used_by_pods_only(obj)
-            if user not in pods:
-                occupancy.plain = False
-                continue
-        frees[user] = frees[user] | bits if user in frees else bits
-    return cacheable
 
 
 def _used_by_pods_only(claim: Mapping[str, object] | None) -> bool:

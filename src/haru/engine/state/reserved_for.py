@@ -39,12 +39,11 @@ def consumer_keys(claim: Obj | None) -> frozenset[str]:
 
 def sole_user(claim: Obj | None) -> str | None:
     """Return the UID of the pod for which alone a claim is reserved, as most claims are; None for any other."""
-    if claim is None or not (status := claim.get("status")):
-        return None
-    entries: Sequence[Obj] = status.get("reservedFor") or ()
-    if len(entries) != 1 or (entry := entries[0]).get("resource") != PODS:
-        return None
-    return entry.get("uid")
+    try:
+        (entry,) = claim["status"]["reservedFor"]  # type: ignore[index]
+    except (KeyError, TypeError, ValueError):
+        return None  # there is no claim, no status, or not one entry
+    return entry.get("uid") if entry.get("resource") == PODS else None
 
 
 @dataclass(frozen=True, slots=True)
