@@ -22,7 +22,7 @@ from haru.engine.podgroup.podgroup_cycle import members_of
 from haru.engine.podgroup.podgroup_info import PodGroupInfo, key_of
 from haru.engine.podgroup.search_budget import UnansweredError
 from haru.engine.preemption.disruption_units import DisruptionUnit, ReprieveOrder, running_pods
-from haru.engine.preemption.dry_run import EvictionDryRun, keep_group_reservations
+from haru.engine.preemption.dry_run import keep_group_reservations, without_pods
 from haru.engine.preemption.feasibility_oracle import FeasibilityOracle, Preemptor, node_sets
 from haru.engine.preemption.nominated_placements import with_nominated_pods
 from haru.engine.preemption.podgroup_preemption import Search, Victims, after_pending_evictions, quorum_is_met
@@ -146,5 +146,5 @@ def _end(snapshot: Snapshot, pod: PodInfo, now: float, *, known: bool) -> _End |
 
 
 def _placed(base: Snapshot, preemptor: Preemptor, found: Victims) -> PlacementAttempt | None:
-    cleared = EvictionDryRun(base, [unit.pods for unit in found.units]).settled()
+    cleared = without_pods(base, [pod for unit in found.units for pod in unit.pods])
     return FeasibilityOracle(replace(preemptor, places=found.places)).place(cleared, found.fit)

@@ -9,6 +9,7 @@ Source: our own.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import count
 
 from haru.engine.dra.errors import AllocationError
 from haru.engine.framework.options import Options
@@ -153,7 +154,8 @@ class MemberCapacity(MultiClassPacking):
 def member_capacity_for(base: Snapshot, info: PodGroupInfo, nodes: Sequence[str]) -> MemberCapacity | None:
     """A member capacity for members that can be counted; None where nodes' answers may depend on each other."""
     overlay, options = Overlay(base), info.options
-    known: list[tuple[int, PodInfo, DeviceDemand]] = []
+    runs: list[list[tuple[int, PodInfo, DeviceDemand]]] = []
+    numbers = count()
     last: PodInfo | None = None
     for run, demands in members_with_demands(overlay, info.members, info.group, options):
         pods, demand = run.pods, demands[0]
@@ -169,9 +171,10 @@ def member_capacity_for(base: Snapshot, info: PodGroupInfo, nodes: Sequence[str]
         if demand.extended is not None and demand.extended.existing is not None:
             return None
         plain = [one for one in demands if not isinstance(one, Reason)]
-        known += zip(range(len(known), len(known) + len(pods)), pods, plain, strict=True)
-    paths = [use.path for _, _, demand in known for use in demand.pending]
-    if len(set(paths)) != len(paths):
-        return None
-    capacity = MemberCapacity(overlay, options, member_classes(overlay, known, options), nodes)
+        runs.append(list(zip(numbers, pods, plain, strict=False)))
+    if len(runs) > 1:  # members of one run share no claim
+        paths = [use.path for run in runs for _, _, demand in run for use in demand.pending]
+        if len(set(paths)) != len(paths):
+            return None
+    capacity = MemberCapacity(overlay, options, member_classes(overlay, runs, options), nodes)
     return capacity if capacity.confined() else None

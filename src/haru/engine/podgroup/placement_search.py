@@ -194,7 +194,7 @@ class _Search:
         demands = (
             (number, pod, device_demand_of(self._overlay, pod, self._group, self._options)) for number, pod in members
         )
-        known = [(number, pod, demand) for number, pod, demand in demands if not isinstance(demand, Reason)]
+        known = [[(number, pod, demand)] for number, pod, demand in demands if not isinstance(demand, Reason)]
         return member_classes(self._overlay, known, self._options)
 
     def _keep(self, placed: Sequence[tuple[int, Placed]]) -> None:
@@ -224,12 +224,13 @@ def depends_on_others(overlay: Overlay, pod: PodInfo) -> bool:
 
 
 def member_classes(
-    overlay: Overlay, members: Iterable[tuple[int, PodInfo, DeviceDemand]], options: Options
+    overlay: Overlay, runs: Iterable[Sequence[tuple[int, PodInfo, DeviceDemand]]], options: Options
 ) -> list[MemberClass]:
-    """Group members by class; members that PreFilter rejects are left out."""
+    """Group members by class; those of a run equal each other. Members that PreFilter rejects are left out."""
     classes: dict[Hashable, MemberClass | None] = {}
     previous: tuple[str, DeviceDemand, MemberClass | None] | None = None
-    for number, pod, demand in members:
+    for run in runs:
+        _, pod, demand = run[0]
         plain = not (demand.fixed or demand.extended)
         if previous is not None and plain and previous[0] == pod.shape and demand.asks_like(previous[1]):
             # Equal to the one before, the common case: no need to build the demand's key.
@@ -242,7 +243,7 @@ def member_classes(
                 chosen = classes[key] = MemberClass(plan, demand) if plan.rejection is None else None
             previous = (pod.shape, demand, chosen) if plain else None
         if chosen is not None:
-            chosen.members.append((number, pod, demand))
+            chosen.members += run
     return [chosen for chosen in classes.values() if chosen is not None]
 
 

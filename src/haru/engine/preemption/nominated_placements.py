@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.plugins.dynamicresources.pod_claims import resolve_claims
 from haru.engine.podgroup.podgroup_info import has_quorum
-from haru.engine.preemption.dry_run import EvictionDryRun, claim_users, keep_group_reservations, without_orphans
+from haru.engine.preemption.dry_run import claim_users, keep_group_reservations, without_orphans, without_pods
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import Patched
 from haru.engine.state.deadlines import latest_end
@@ -119,9 +119,7 @@ def _after_evictions(
     snapshot: Snapshot, terminating: Sequence[PodInfo], ending: Sequence[PodInfo], kept: Sequence[NominatedPlacement]
 ) -> Snapshot:
     """Return the cluster without evicted and ended pods, and with the kept placements assumed."""
-    return _with_placements(
-        EvictionDryRun(keep_group_reservations(snapshot, ending), [[*terminating, *ending]]).settled(), kept
-    )
+    return _with_placements(without_pods(keep_group_reservations(snapshot, ending), [*terminating, *ending]), kept)
 
 
 def blocking_reservation(

@@ -30,7 +30,7 @@ from haru.engine.preemption.disruption_units import (
     reprieve_order,
     units_below,
 )
-from haru.engine.preemption.dry_run import EvictionDryRun, keep_group_reservations, without_orphans
+from haru.engine.preemption.dry_run import EvictionDryRun, keep_group_reservations, without_orphans, without_pods
 from haru.engine.preemption.eligibility import evictable_pods
 from haru.engine.preemption.fast_reprieve import FastReprieve
 from haru.engine.preemption.feasibility_oracle import FeasibilityOracle, Preemptor
@@ -103,7 +103,7 @@ def after_pending_evictions(snapshot: Snapshot) -> Snapshot:
     base = snapshot if snapshot.next_pass is None else replace(snapshot.next_pass, next_pass=None)
     units = list(base.pod_index.terminating.values())
     if units:
-        base = EvictionDryRun(keep_group_reservations(base, units), [units]).settled()
+        base = without_pods(keep_group_reservations(base, units), units)
     return without_orphans(base, snapshot.claim_index.orphaned)
 
 
@@ -305,16 +305,16 @@ def _too_many_questions(limit: int) -> Reason:
 
 def _never(snapshot: Snapshot, preemptor: Preemptor) -> bool:
     """Tell whether any pending member has preemptionPolicy Never."""
-    pods = list(preemptor.info.members)
+    pods = set(preemptor.info.members)
     if preemptor.info.key is not None:
-        waiting = values_of(snapshot.pods, snapshot.group_state(preemptor.info.key).unscheduled)
-        pods += [pod for pod in waiting if pod is not None and not pod.deleting]
+        waiting = set(values_of(snapshot.pods, snapshot.group_state(preemptor.info.key).unscheduled))
+        pods.update([pod for pod in waiting - pods if pod is not None and not pod.deleting])
     return "Never" in [pod.spec.get("preemptionPolicy") for pod in pods]
 
 
 def nominated(base: Snapshot, refused: Decision, preemptor: Preemptor, victims: Victims) -> Decision | None:
     """Nominate the members to places free after the evictions; None if there are none. Raises UnansweredError."""
-    after_evictions = EvictionDryRun(base, [unit.pods for unit in victims.units]).settled()
+    after_evictions = without_pods(base, [pod for unit in victims.units for pod in unit.pods])
     attempt = FeasibilityOracle(replace(preemptor, places=victims.places)).place(after_evictions, victims.fit)
     if attempt is None:
         return None

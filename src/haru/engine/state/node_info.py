@@ -193,14 +193,17 @@ class NodeInfo:
 
     def without_pods(self, paths: Collection[str]) -> NodeInfo:
         """The node without some pods that it has."""
-        made = self.rebuilt([pod for path, pod in self.pods.items() if path not in paths])
+        made = self._holding({path: pod for path, pod in self.pods.items() if path not in paths})
         if self.__dict__.get("affine") == ():
             made.__dict__["affine"] = ()
         return made
 
     def rebuilt(self, pods: Iterable[PodInfo]) -> NodeInfo:
         """The node with exactly these pods."""
-        kept = {pod.key.path: pod for pod in pods}
+        return self._holding({pod.key.path: pod for pod in pods})
+
+    def _holding(self, kept: Mapping[str, PodInfo]) -> NodeInfo:
+        """The node with exactly these pods, by their paths."""
         requested: dict[str, int] = {}
         cpu = memory = 0
         ports: list[HostPort] = []

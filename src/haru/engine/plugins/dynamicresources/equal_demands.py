@@ -82,22 +82,28 @@ def _are_plain(overlay: Overlay, first: PodInfo, options: Options) -> bool:
 def _made_for(overlay: Overlay, pods: Sequence[PodInfo], like: Sequence[ClaimUse]) -> list[tuple[ClaimUse, ...]] | None:
     """Return the claims that were made for each pod and have yet to be allocated; None unless they are like these."""
     paths: list[str] = []
+    entries = [entry.name for entry in pods[0].claims] if pods else []
     for pod in pods:
         statuses: Sequence[Mapping[str, Any]] = pod.status.get("resourceClaimStatuses") or ()
         if len(statuses) != len(like):
             return None
         names = {status.get("name"): status.get("resourceClaimName") for status in statuses}
-        paths += [f"{pod.key.namespace}/{names.get(entry.name)}" for entry in pod.claims]
+        namespace = pod.key.namespace
+        paths += [f"{namespace}/{names.get(name)}" for name in entries]
     in_flight = overlay.snapshot.claim_index.in_flight
-    if any(map(overlay.allocation, paths)) or (in_flight and any(path in in_flight for path in paths)):
+    if (overlay.allocates and any(map(overlay.allocation, paths))) or (
+        in_flight and any(p in in_flight for p in paths)
+    ):
         return None
     uses: list[ClaimUse] = []
-    owners = [(pod, consumer(pod, None), other.claim.get("spec")) for pod in pods for other in like]
-    claims = values_of(overlay.snapshot.claims, paths)
-    for path, claim, (pod, reserve_for, spec) in zip(paths, claims, owners, strict=True):
-        if claim is None or claim.get("spec") != spec or (claim.get("status") or {}).get("allocation"):
-            return None
-        if claim["metadata"].get("deletionTimestamp") or controller_uid_of(claim) != pod.key.uid:
-            return None
-        uses.append(ClaimUse(path, claim, reserve_for))
+    specs = [other.claim.get("spec") for other in like]
+    claims = iter(zip(paths, values_of(overlay.snapshot.claims, paths), strict=True))
+    for pod in pods:
+        uid, reserve_for = pod.key.uid, consumer(pod, None)
+        for spec, (path, claim) in zip(specs, claims, strict=False):
+            if claim is None or claim.get("spec") != spec or (claim.get("status") or {}).get("allocation"):
+                return None
+            if claim["metadata"].get("deletionTimestamp") or controller_uid_of(claim) != uid:
+                return None
+            uses.append(ClaimUse(path, claim, reserve_for))
     return list(zip(*[iter(uses)] * len(like), strict=True))
