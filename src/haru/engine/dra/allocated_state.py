@@ -74,11 +74,17 @@ class PoolUse:
         """What is taken once these claims hold nothing of the pool."""
         if self.states:
             return PoolUse.of_all(*(state.without_holders(claims) for state in self.states))
-        devices = {name: tuple(h for h in held if h not in claims) for name, held in self.devices.items()}
-        shares = {name: tuple(s for s in held if s.holder not in claims) for name, held in self.shares.items()}
-        return PoolUse(
-            {n: held for n, held in devices.items() if held}, {n: held for n, held in shares.items() if held}
-        )
+        devices: dict[str, tuple[str, ...]] = {}
+        for name, holders in self.devices.items():
+            if len(holders) == 1:
+                if holders[0] not in claims:
+                    devices[name] = holders
+            elif left := tuple([holder for holder in holders if holder not in claims]):
+                devices[name] = left
+        if not self.shares:
+            return PoolUse(devices)
+        shares = {name: tuple([s for s in held if s.holder not in claims]) for name, held in self.shares.items()}
+        return PoolUse(devices, {name: held for name, held in shares.items() if held})
 
     def names(self) -> frozenset[str]:
         """The devices of which anything is taken: those count against the pool's counters."""
@@ -134,28 +140,6 @@ def _with(use: PoolUse, holder: str, taken: Sequence[_Taken]) -> PoolUse:
         else:
             shares[name] = (*shares.get(name, ()), Share(item.share_id, holder, item.consumed))
     return PoolUse(devices, shares)
-
-
-def _without(use: PoolUse, holdings: Sequence[tuple[str, Sequence[_Taken]]]) -> PoolUse | None:
-    """What is taken of a pool without what these holders take; None if that is nothing."""
-    if use.states:
-        return PoolUse.of_all(*(_without(state, holdings) or EMPTY_USE for state in use.states))
-    devices, shares = dict(use.devices), dict(use.shares)
-    for holder, taken in holdings:
-        for item in taken:
-            name = item.device.device
-            if item.share_id is None:
-                rest = devices.pop(name, ())
-                if rest and rest != (holder,):
-                    left = list(rest)
-                    if holder in left:
-                        left.remove(holder)
-                    devices[name] = tuple(left)
-            else:
-                kept = tuple(s for s in shares.pop(name, ()) if (s.holder, s.share_id) != (holder, item.share_id))
-                if kept:
-                    shares[name] = kept
-    return PoolUse(devices, shares) if devices or shares else None
 
 
 def _by_pool(taken: Iterable[_Taken]) -> dict[PoolKey, list[_Taken]]:
@@ -284,35 +268,29 @@ class AllocatedState:
     def without(self, claim: str) -> AllocatedState:
         """The state in which a claim holds nothing."""
         taken = self._claims.get(claim)
-        if taken is None:
-            return self
-        changed = {pool: _without(self.use(pool), [(claim, items)]) for pool, items in _by_pool(taken).items()}
-        return self._changed_to(changed, {claim: None})
+        return self if taken is None else self._changed_to(self._pools_without({claim: taken}), {claim: None})
 
     def freed(self, claims: Iterable[str]) -> AllocatedState:
         """The state in which none of these claims holds anything."""
-        gone: dict[PoolKey, list[tuple[str, list[_Taken]]]] = {}
-        held: dict[str, tuple[_Taken, ...] | None] = {}
-        for claim in claims:
-            taken = self._claims.get(claim)
-            if taken is not None:
-                held[claim] = last = None
-                for item in taken:
-                    driver, pool, _ = item.device
-                    if last != (driver, pool):
-                        last, items = (driver, pool), list[_Taken]()
-                        gone.setdefault(PoolKey(driver, pool), []).append((claim, items))
-                    items.append(item)
+        held = {claim: taken for claim in claims if (taken := self._claims.get(claim)) is not None}
         if not held:
             return self
-        changed = {pool: _without(self.use(pool), holdings) for pool, holdings in gone.items()}
+        changed = self._pools_without(held)
+        gone: dict[str, tuple[_Taken, ...] | None] = dict.fromkeys(held)
         # Only a state that is tried out has claims freed: hardly any of them is looked up in it.
-        pools = self._pools.put(changed)
-        state = AllocatedState(
-            pools, self._claims.put(held) if isinstance(self._claims, Seen) else Seen(self._claims, held)
-        )
+        kept = self._claims.put(gone) if isinstance(self._claims, Seen) else Seen(self._claims, gone)
+        state = AllocatedState(self._pools.put(changed), kept)
         state._change = ref(self._pools), frozenset(changed)
         return state
+
+    def _pools_without(self, held: Mapping[str, Sequence[_Taken]]) -> dict[PoolKey, PoolUse | None]:
+        """What is taken of the pools once these claims hold nothing of what they hold; None if that is nothing."""
+        changed: dict[PoolKey, PoolUse | None] = {}
+        for pair in dict.fromkeys([item.device[:2] for taken in held.values() for item in taken]):
+            pool = PoolKey(*pair)
+            use = self.use(pool).without_holders(held.keys())
+            changed[pool] = use if use.devices or use.shares else None
+        return changed
 
     def seen_through(self, use_of: Callable[[PoolKey], PoolUse], is_free: Callable[[str], bool]) -> AllocatedState:
         """The state in which this is taken of each pool and some claims hold nothing, looked up when asked for."""

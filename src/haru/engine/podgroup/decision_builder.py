@@ -138,11 +138,11 @@ def placed(outcome: Placed, *, refused: MemberDecision | None = None) -> MemberD
         "scheduled" if refused is None else "nominated",
         outcome.node,
         tuple([_allocation(use, allocation) for use, allocation in outcome.allocations]),
-        tuple([ClaimReservation(*_identity(use), use.reserve_for) for use in outcome.joined]),
+        tuple([ClaimReservation(*_identity(use), use.reserve_for) for use in outcome.joined]) if outcome.joined else (),
         refused.reasons if refused is not None else (),
         refused.message if refused is not None else "",
         refused.plugins if refused is not None else (),
-        extended=_extended(outcome),
+        extended=_extended(outcome) if outcome.extended_claim is not None else None,
         claimed=outcome.claimed,
     )
 

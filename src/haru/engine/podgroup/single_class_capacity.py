@@ -108,11 +108,11 @@ class SingleClassCapacity:
 
     def add(self, free: list[int], pods: Collection[PodInfo]) -> None:
         """Add the amounts that removed pods free."""
-        usages, index = [pod.usage for pod in pods], 0
-        for name, _ in self.requests:
-            free[index] += sum([usage.get(name, 0) for usage in usages])
-            index += 1
-        free[index] += len(usages)
+        for pod in pods:
+            usage = pod.usage
+            for index, (name, _) in enumerate(self.requests):
+                free[index] += usage.get(name, 0)
+        free[-1] += len(pods)
 
     def subtract(self, free: list[int], pods: Collection[PodInfo]) -> None:
         """Subtract the amounts that pods take."""
