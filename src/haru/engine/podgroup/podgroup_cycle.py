@@ -138,10 +138,11 @@ def members_of(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
         placed = info.node or (known is not None and known.key.uid == info.key.uid and known.node)
         if not (placed or info.terminal or info.deleting or info.gated):
             # Equal pods share the parsed parts of the first one, also in the next decision.
-            for equal in members[:1] or last:
-                info.read_as(equal)
+            if last:
+                info.read_as(last[0])
+            if not members:
+                last[:] = [info]
             members.append(info)
-    last[:] = members[:1] or last
     # Among equal priorities nominated pods come first, so that no sibling takes their place.
     nominated = snapshot.pod_index.nominations
     if not nominated and not any(map(attrgetter("nominated_node"), members)):

@@ -13,7 +13,7 @@ from haru.engine.equivalence.node_device_classes import classified_nodes_of
 from haru.engine.podgroup.member_capacity import MemberCapacity
 from haru.engine.podgroup.search_budget import OutOfBudgetError
 from haru.engine.podgroup.single_class_capacity import SingleClassCapacity
-from haru.engine.preemption.disruption_units import DisruptionUnit
+from haru.engine.preemption.disruption_units import DisruptionUnit, Rank
 from haru.engine.preemption.dry_run import EvictionDryRun
 from haru.engine.preemption.initial_counts import InitialCounts
 from haru.engine.preemption.kept_by_node import KeptByNode
@@ -73,6 +73,10 @@ class NodeCounter:
         self._dry_run: EvictionDryRun | None = None
         self._units: Sequence[DisruptionUnit] = ()
         self._removed = bytearray()
+
+    def least_rank_on(self, node: str) -> Rank | None:
+        """Return the rank of the least important unit of the index with a pod on a node; None without any."""
+        return self._index.least_rank_on(node) if self._index is not None else None
 
     def begin(self, units: Sequence[DisruptionUnit], removed: bytearray) -> None:
         """Count for these units from now on; `removed` marks those that are removed."""

@@ -20,7 +20,7 @@ from haru.engine.equivalence.node_device_classes import NodeDeviceClass, classif
 from haru.engine.preemption.change_log import ChangeLog
 from haru.engine.preemption.dry_run import claim_users
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.cow_map import differing, differing_among, values_of
+from haru.engine.state.cow_map import differing, mark_of, values_of, written_since
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.partition import WHOLE
 from haru.engine.state.reserved_for import sole_user
@@ -121,10 +121,14 @@ class NodeOccupancies:
             pools |= differing(now.devices.pools, before.devices.pools)
             changed.update(_nodes_of(before.devices, pools))
         changed.update(_nodes_of(now.devices, pools))
-        for path in differing_among(now.claims, before.claims, self._on.keys()):
-            changed.add(self._on.pop(path))
-            self._users.pop(path, None)
-            changed |= self._also_on.pop(path, set())
+        written = written_since(now.claims, mark_of(before.claims))
+        claims = self._on.keys() & (differing(now.claims, before.claims) if written is None else written)
+        for path in claims:
+            # Most are on nodes that have changed anyway, and are not compared.
+            if self._on[path] in changed or now.claims.get(path) is not before.claims.get(path):
+                changed.add(self._on.pop(path))
+                self._users.pop(path, None)
+                changed |= self._also_on.pop(path, set())
         for name in changed:
             self.known.pop(name, None)
         self.changes.add(changed)

@@ -44,10 +44,10 @@ class Removal(NamedTuple):
 
 
 class StepSource(Protocol):
-    """Give the steps of nodes, and the units on them, the most important first."""
+    """Give the steps of nodes, and what is removed there first."""
 
-    def units_on(self, node: str) -> Sequence[DisruptionUnit]:
-        """Return the units with pods on a node."""
+    def least_rank_on(self, node: str) -> Rank | None:
+        """Return the rank of the least important unit with a pod on a node; None without any."""
 
     def removal_steps(self, node: str, count: int) -> RemovalSteps | None:
         """Return the steps of a node that takes `count` members without removals; None if it must be filtered."""
@@ -82,9 +82,9 @@ class RemovalTimeline:
             return
         for node in changed & self._initial.location.keys():
             self._forget(node, source)
-            units = source.units_on(node)
-            if self._until is not None and units and units[-1].rank >= self._until:
-                self._changed[node] = units[-1].rank
+            least = source.least_rank_on(node) if self._until is not None else None
+            if least is not None and self._until is not None and least >= self._until:
+                self._changed[node] = least
 
     def removal(self, units: Sequence[DisruptionUnit], enough: int, source: StepSource) -> Removal | None:
         """Return the state in which as many members fit as can, at most `enough`, after the least removals.

@@ -28,6 +28,7 @@ from haru.engine.state.podgroup_state import PodGroupState
 from haru.kube.meta import Obj
 
 _TOPIC = "victims"
+_RANK = attrgetter("rank")
 _ABOVE_ALL = 2**31
 """A priority above all others."""
 
@@ -77,9 +78,17 @@ class VictimIndex:
         found = self._on.get(node)
         if found is None:
             wholes = [self._whole[key][0] for key in self._whole_on.get(node, ())]
-            units = sorted((*self._single.get(node, ()), *wholes), key=attrgetter("rank"))
+            units = sorted((*self._single.get(node, ()), *wholes), key=_RANK)
             found = self._on[node] = tuple(units)
         return found
+
+    def least_rank_on(self, node: str) -> Rank | None:
+        """Return the rank of the least important unit with a pod on a node; None without any."""
+        known = self._on.get(node)
+        if known is not None:
+            return known[-1].rank if known else None
+        units = [*self._single.get(node, ()), *[self._whole[key][0] for key in self._whole_on.get(node, ())]]
+        return max(map(_RANK, units), default=None)
 
     def catch_up(self, base: Snapshot) -> None:
         """Update the index to another snapshot."""

@@ -280,14 +280,6 @@ def _base_of(found: Mapping[str, V]) -> tuple[Mapping[str, V], set[str]]:
     return found, keys
 
 
-def differing_among(now: Mapping[str, V], before: Mapping[str, V], keys: AbstractSet[str]) -> set[str]:
-    """Those of some keys that have another value in one of two maps; cheap if few of them were written to."""
-    written = written_since(now, mark_of(before))
-    if written is None:
-        return differing(now, before) & keys
-    return {key for key in written & keys if now.get(key, _MISSING) is not before.get(key, _MISSING)}
-
-
 def are_same(now: Mapping[str, V], before: Mapping[str, V], keys: Collection[str]) -> bool:
     """Return whether some keys have the same values in both maps; cheap if one is the other with some exchanged."""
     if now is before:
