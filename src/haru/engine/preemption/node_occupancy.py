@@ -9,7 +9,7 @@ Source: our own; KEP-4381 for when a claim is free.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from haru.engine.dra.allocated_state import AllocatedState, PoolUse
@@ -92,7 +92,7 @@ class NodeOccupancies:
         self._transient: dict[str, NodeOccupancy] = {}  # valid for the current snapshot only
         self._on: dict[str, str] = {}  # by claim: the node on which it has devices
         self._also_on: dict[str, set[str]] = defaultdict(set)  # the others, if it has devices on several
-        self._users: dict[str, str | None] = {}  # by claim: the UID of its sole user, if it has one, until it changes
+        self._users: dict[str, str | None] = {}  # by the same claims: the UID of the sole user, if there is one
         self.changes = ChangeLog()
         """The nodes that changed, their devices and claims included."""
 
@@ -127,7 +127,7 @@ class NodeOccupancies:
             # Most are on nodes that have changed anyway, and are not compared.
             if self._on[path] in changed or now.claims.get(path) is not before.claims.get(path):
                 changed.add(self._on.pop(path))
-                self._users.pop(path, None)
+                del self._users[path]
                 changed |= self._also_on.pop(path, set())
         for name in changed:
             self.known.pop(name, None)
@@ -150,13 +150,21 @@ class NodeOccupancies:
             occupancy.frees_known = True
             bits_by_claim, sole = _bits_by_claim(occupancy)
             occupancy.plain = occupancy.simple and sole
-            on = self._on
-            for claim in bits_by_claim:
-                if on.setdefault(claim, name) != name:
-                    self._also_on[claim].add(name)
+            self._follow(base, name, bits_by_claim)
             if not self._record_claims(base, occupancy, bits_by_claim):
                 self._transient[name] = self.known.pop(name)
         return occupancy
+
+    def _follow(self, base: Snapshot, name: str, claims: Collection[str]) -> None:
+        """Follow the claims that hold devices of a node."""
+        on = self._on
+        unknown = [claim for claim in claims if claim not in on]
+        if unknown:
+            on.update(dict.fromkeys(unknown, name))
+            self._users.update(zip(unknown, map(sole_user, values_of(base.claims, unknown)), strict=True))
+        for claim in claims if len(unknown) < len(claims) else ():
+            if on[claim] != name:
+                self._also_on[claim].add(name)
 
     def _record_claims(self, base: Snapshot, occupancy: NodeOccupancy, bits_by_claim: Mapping[str, int]) -> bool:
         """Record which pod's removal frees each claim's devices; return whether only node and claims decide that.
@@ -164,9 +172,6 @@ class NodeOccupancies:
         Otherwise it may change when other pods come or go, though node and claims stay the same.
         """
         frees, pods, known = occupancy.frees, occupancy.info.pods, self._users
-        unknown = [claim for claim in bits_by_claim if claim not in known]
-        if unknown:
-            known.update(zip(unknown, map(sole_user, values_of(base.claims, unknown)), strict=True))
         by_uid = {pod.key.uid: path for path, pod in pods.items()}
         by_uid.pop("", None)
         cacheable = True
