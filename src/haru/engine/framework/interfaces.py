@@ -199,8 +199,8 @@ Weighed = Sequence[tuple[Sequence[FilterFailure], int]]
 
 def weighed(refusals: Collection[Sequence[FilterFailure]]) -> Weighed:
     """Count equal refusals by identity: nodes of one equivalence class share the object."""
-    counts = Counter(map(id, refusals))
-    said = dict(zip(map(id, refusals), refusals, strict=True))
+    numbers = list(map(id, refusals))
+    counts, said = Counter(numbers), dict(zip(numbers, refusals, strict=True))
     return [(said[number], count) for number, count in counts.items()]
 
 

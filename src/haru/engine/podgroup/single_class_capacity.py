@@ -108,11 +108,11 @@ class SingleClassCapacity:
 
     def add(self, free: list[int], pods: Collection[PodInfo]) -> None:
         """Add the amounts that removed pods free."""
-        for pod in pods:
-            usage = pod.usage
-            for index, (name, _) in enumerate(self.requests):
+        usages = [pod.usage for pod in pods]
+        for index, (name, _) in enumerate(self.requests):
+            for usage in usages:
                 free[index] += usage.get(name, 0)
-        free[-1] += len(pods)
+        free[-1] += len(usages)
 
     def subtract(self, free: list[int], pods: Collection[PodInfo]) -> None:
         """Subtract the amounts that pods take."""

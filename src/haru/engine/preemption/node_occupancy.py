@@ -227,19 +227,18 @@ def _look_at(occupancy: NodeOccupancy, base: Snapshot, views: Sequence[PoolView]
 
 def _bits_by_claim(occupancy: NodeOccupancy) -> tuple[dict[str, int], bool]:
     """Return the bits of each claim's devices on a node, and whether each device has one holder."""
-    bits_by_claim: dict[str, int] = {}
+    bits_by_claim: dict[str, int] = defaultdict(int)
     sole, first = True, 1
     for view, use in zip(occupancy.views, occupancy.uses, strict=True):
         places = view.table.places
         for device, holders in use.devices.items():
             bit = first << places[device] if device in places else 0
             if len(holders) == 1:
-                holder = holders[0]
-                bits_by_claim[holder] = bits_by_claim[holder] | bit if holder in bits_by_claim else bit
-                continue
-            sole = False
-            for holder in holders:
-                bits_by_claim[holder] = bits_by_claim.get(holder, 0) | bit
+                bits_by_claim[holders[0]] |= bit
+            else:
+                sole = False
+                for holder in holders:
+                    bits_by_claim[holder] |= bit
         first <<= len(view.devices)
     return bits_by_claim, sole
 

@@ -119,7 +119,10 @@ def _same_spec(one: PodInfo, other: PodInfo) -> bool:
     if not (_RESIZED.isdisjoint(one.status) and _RESIZED.isdisjoint(other.status)):
         return False
     spec, others = one.spec, other.spec
-    if len(spec) != len(others) or any(volume.get("ephemeral") for volume in spec.get("volumes") or ()):
+    if len(spec) != len(others):
+        return False
+    volumes = spec.get("volumes")
+    if volumes and any(volume.get("ephemeral") for volume in volumes):
         return False
     if spec == others:
         return True
