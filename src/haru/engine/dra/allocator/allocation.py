@@ -55,10 +55,10 @@ def build(
 def _plain_allocation(site: NodeDevices, chosen: Sequence[tuple[str, int]]) -> Obj:
     """The allocation of devices of one node that says no more than which they are."""
     results: list[Obj] = []
+    views, view_of, devices = site.views, site.view_of, site.devices
     for request, position in chosen:
-        pool = site.pool_of(position)
-        name = site.devices[position].name
-        results.append({"request": request, "driver": pool.driver, "pool": pool.pool, "device": name})
+        driver, pool = views[view_of[position]].key
+        results.append({"request": request, "driver": driver, "pool": pool, "device": devices[position].name})
     return {"devices": {"results": results}, "nodeSelector": only_on(site.node)}
 
 
