@@ -9,7 +9,7 @@ Source: our own; kube-scheduler's opportunistic batching (KEP-5598) has the same
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from haru.engine.dra.allocator.allocation import gather
 from haru.engine.dra.allocator.node_devices import NodeDevices
@@ -86,11 +86,8 @@ class PodBatch:
                 assume(self._overlay, placed, local=True)
             self._change_count = len(self._overlay.changes)
 
-    def update_last_node(self, demand: DeviceDemand) -> None:
+    def _update_node(self, name: str, demand: DeviceDemand) -> None:
         """Update the node that the last member was placed on. Raises AllocationError."""
-        name, self._last_node = self._last_node, None
-        if name is None:
-            return
         feasibility, node_class = self.feasibility, self._classes[name]
         feasibility.summary = None
         known = feasibility.next_results.get(node_class)
@@ -122,15 +119,22 @@ class PodBatch:
         node = self._overlay.node(name)
         return candidate.answer, self.feasibility.ranking.key_of(name), node.spec.kind, node.load
 
-    def choose(self, pod: PodInfo) -> str:
-        """Return the best feasible node for a pod; there must be one."""
-        name = self.feasibility.ranking.choose(self._options.seed, pod.key.path, steady=self._chose)
-        self._chose = True
-        return name
+    def place(self, pod: PodInfo, demand: DeviceDemand, scored: Callable[[NodeFeasibility], None]) -> Placed | None:
+        """Place a pod that equals the one before; None if no node takes it. Raises AllocationError.
 
-    def place(self, pod: PodInfo, demand: DeviceDemand, name: str) -> Placed:
-        """Place a pod on the node that was chosen for it. Raises AllocationError."""
-        overlay, candidate = self._overlay, self.feasibility.candidates[name]
+        `scored` is called once its node is chosen.
+        """
+        overlay, feasibility, last_node = self._overlay, self.feasibility, self._last_node
+        if last_node is not None:
+            self._last_node = None
+            self._update_node(last_node, demand)
+        if not feasibility.candidates:
+            return None
+        name = feasibility.ranking.choose(self._options.seed, pod.key.path, steady=self._chose)
+        self._chose = True
+        if self._options.recorder is not None:
+            scored(feasibility)
+        candidate = feasibility.candidates[name]
         allocated, local = self._allocations(name, candidate)
         # A batch has no pods with other claims than those to allocate.
         placed = Placed(pod, demand, name, tuple(zip(demand.pending, allocated, strict=True)), ())

@@ -189,13 +189,8 @@ class PodPlacer:
 
     def _place_in_batch(self, batch: PodBatch, pod: PodInfo, demand: DeviceDemand) -> Placed | Unschedulable:
         """Place a pod that equals the one before."""
-        batch.update_last_node(demand)
-        if not batch.feasibility.ranking:
-            return self._unschedulable(pod, batch.feasibility)
-        name = batch.choose(pod)
-        if self._options.recorder is not None:
-            self._scored(batch.feasibility)
-        return batch.place(pod, demand, name)
+        placed = batch.place(pod, demand, self._scored)
+        return self._unschedulable(pod, batch.feasibility) if placed is None else placed
 
     def _scored(self, feasibility: NodeFeasibility) -> None:
         recorder = self._options.recorder
