@@ -124,9 +124,11 @@ class WatchedObjects:
             informer.add_handler(lambda new: self._take(None, new), self._take, self._drop)
         return informer
 
-    def _event_changed(self, *_: Obj) -> None:
-        self._shown_events = None
-        self._changes.add()
+    def _event_changed(self, *versions: Obj) -> None:
+        # Nobody is shown anything of an event of which not even this is kept.
+        if any("involvedObject" in version for version in versions):
+            self._shown_events = None
+            self._changes.add()
 
     def _take_slice(self, obj: Obj) -> Obj:
         self._cache.apply(obj)

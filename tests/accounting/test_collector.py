@@ -172,3 +172,20 @@ async def test_suspended_machine_counts_no_time() -> None:
     await until(lambda: sum(collector.seconds().values()) == 2 * 250 * 1_000_000)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_event_that_tells_of_no_happening_causes_no_look(tmp_path: Path) -> None:
+    _, client = await cluster()
+    collector = UsageCollector(client, History(tmp_path / NAME), intervals=Intervals(10.0, 0.0))
+    running = asyncio.create_task(collector.run())
+    await collector.looked.wait()
+    version, events = collector._watch.changes.version, collector._watch.view().events
+    about = {"involvedObject": {"kind": "Node", "name": "a"}, "type": "Normal", "message": "x"}
+    for number, reason in enumerate(("Scheduled", "Pulled", "NodeNotReady")):
+        named = {"name": f"e-{number}", "namespace": "default"}
+        await made(client, {"apiVersion": "v1", "kind": "Event", "metadata": named, "reason": reason, **about})
+    await until(lambda: len(collector._watch.view().events) == 3)
+    assert collector._watch.changes.version == version + 1
+    assert events == ()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

@@ -13,7 +13,17 @@ from growing_controllers import MAKERS, GrowingController, Steady, events_of, ma
 import virtual_time
 from haru.client.api import ApiClient
 from haru.controllers.manager import CONTROLLERS
-from haru.controllers.objects import CLAIMS, JOBS, NODES, POD_GROUPS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
+from haru.controllers.objects import (
+    CLAIMS,
+    DAEMON_SETS,
+    JOBS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
+)
 from haru.kube.kinds import Kind
 
 Costs = dict[str, Steps]
@@ -30,6 +40,8 @@ FOLLOWERS = [
     ("job-controller", JOBS),
     ("replicaset-controller", REPLICA_SETS),
     ("replicationcontroller-controller", REPLICATION_CONTROLLERS),
+    ("statefulset-controller", STATEFUL_SETS),
+    ("daemonset-controller", DAEMON_SETS),
     ("stale-gang-controller", None),
     ("endpoints-controller", None),
     ("endpointslice-controller", None),
