@@ -288,3 +288,26 @@ def test_node_without_compared_attribute_takes_no_member(lacking: str) -> None:
 def test_node_without_compared_attribute_has_no_victims(lacking: str, victim: str) -> None:
     decision = run(lacks_attribute(lacking, 1, held=True), preempt_for_groups=True)
     assert (decision.status, [eviction.pod.name for eviction in decision.evictions]) == ("nominated", [victim])
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_gang_whose_members_take_all_devices_of_a_node_is_refused_with_proof(extra: int) -> None:
+    """One member a node, and all devices there: what there is for it has no alternatives, so two nodes take two."""
+    every = {"requests": [{"name": "all", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}]}
+    selector = [{"cel": {"expression": f'device.attributes["{DRIVER}"].kind == "nic"'}}]
+    one = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1, "selectors": selector}
+    apart = {"labelSelector": {"matchLabels": {"job": "j"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    devices = [
+        {"name": name, "attributes": {"kind": {"string": name[:3]}}} for name in ("gpu0", "gpu1", "nic0", "nic1")
+    ]
+    objects = [device_class(expressions=[f'device.attributes["{DRIVER}"].kind == "gpu"']), device_class("any")]
+    objects += [one for name in ("n0", "n1") for one in (node(name), resource_slice(name, devices))]
+    requests = every["requests"] + [{"name": "one", "exactly": one}] * extra
+    for number in range(3):
+        member = pod(f"m{number}", group="g", claims=[f"c{number}"], affinity=affinity)
+        member["metadata"]["labels"] = {"job": "j"}
+        objects += [member, claim(f"c{number}", requests=requests)]
+    assert run([*objects, pod_group("g", 2)]).status == "scheduled"
+    refused = run([*objects, pod_group("g", 3)])
+    assert (refused.status, len(refused.placed)) == ("unschedulable", 0), refused.message

@@ -29,6 +29,8 @@ from haru.engine.state.decision import Decision
 
 Device = tuple[str, str]
 ROOTS = st.sampled_from(["r0", "r1"])
+EXPRESSIONS = {f'device.attributes["{DRIVER}"].root == "{root}"': root for root in ("r0", "r1")}
+SELECTORS = st.sampled_from([[], *([{"cel": {"expression": text}}] for text in EXPRESSIONS)])
 
 
 @pytest.fixture(params=[0, search_budget.BOUND_AFTER])
@@ -48,6 +50,17 @@ def fabric(names: list[Obj], racks: list[str]) -> Obj:
 
 
 @st.composite
+def demands_for_all(draw: st.DrawFn) -> Obj:
+    """All devices, or all of a root, and perhaps one more, of which perhaps the root is given."""
+    made = {"deviceClassName": "gpu", "allocationMode": "All", "selectors": draw(SELECTORS)}
+    requests = [{"name": "all", "exactly": made}]
+    if draw(st.booleans()):
+        more = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, "selectors": draw(SELECTORS)}
+        requests.insert(draw(st.integers(0, 1)), {"name": "more", "exactly": more})
+    return {"requests": requests}
+
+
+@st.composite
 def cases(draw: st.DrawFn) -> tuple[list[Obj], list[tuple[Obj, int]], int]:
     """Up to three nodes with a device or none, up to four devices on a fabric, and a gang of up to five members."""
     objects: list[Obj] = [device_class()]
@@ -56,7 +69,7 @@ def cases(draw: st.DrawFn) -> tuple[list[Obj], list[tuple[Obj, int]], int]:
         objects.append(resource_slice(f"n{n}", devices("d", draw(st.lists(ROOTS, max_size=1)))))
     racks = draw(st.sampled_from((["a"], ["a", "b"])))
     objects.append(fabric(devices("f", draw(st.lists(ROOTS, min_size=1, max_size=4))), racks))
-    kinds = draw(st.lists(st.tuples(demands(), st.integers(1, 3)), min_size=1, max_size=2))
+    kinds = draw(st.lists(st.tuples(demands() | demands_for_all(), st.integers(1, 3)), min_size=1, max_size=2))
     total = sum(count for _, count in kinds)
     return objects, kinds, draw(st.integers(1, total))
 
@@ -82,7 +95,7 @@ def most_that_fit(objects: list[Obj], kinds: list[tuple[Obj, int]]) -> int:
         for name in nodes:
             if free[name] < cpu:
                 continue
-            for chosen in _sets(demand, [entry for entry in seen[name] if entry[0] not in taken]):
+            for chosen in _sets(demand, seen[name], taken):
                 most = max(most, 1 + best(number + 1, {**free, name: free[name] - cpu}, taken | chosen))
         return most
 
@@ -94,8 +107,18 @@ def _selects(item: Obj, one: Obj) -> bool:
     return any(one["metadata"]["labels"]["rack"] in term["matchExpressions"][0]["values"] for term in terms)
 
 
-def _sets(demand: Obj, free: list[tuple[Device, str]]) -> list[frozenset[Device]]:
+def _sets(demand: Obj, seen: list[tuple[Device, str]], taken: frozenset[Device]) -> list[frozenset[Device]]:
+    free = [entry for entry in seen if entry[0] not in taken]
     request = demand["requests"][0]
+    exact = [one["exactly"] for one in demand["requests"] if "exactly" in one]
+    every = next((one for one in exact if one["allocationMode"] == "All"), None)
+    if every is not None:
+        whole = frozenset(device for device, _ in _selected(every, seen))
+        if not whole or whole & taken:
+            return []
+        others = [one for one in exact if one is not every]
+        more = [device for one in others for device, _ in _selected(one, free) if device not in whole]
+        return [whole | {device} for device in more] if others else [whole]
     counts = {ask["count"] for ask in request.get("firstAvailable") or [request["exactly"]]}
     found = []
     for count in counts:
@@ -103,6 +126,11 @@ def _sets(demand: Obj, free: list[tuple[Device, str]]) -> list[frozenset[Device]
             if not demand.get("constraints") or len({root for _, root in chosen}) == 1:
                 found.append(frozenset(device for device, _ in chosen))
     return found
+
+
+def _selected(ask: Obj, among: list[tuple[Device, str]]) -> list[tuple[Device, str]]:
+    roots = [EXPRESSIONS[one["cel"]["expression"]] for one in ask["selectors"]]
+    return [entry for entry in among if not roots or entry[1] in roots]
 
 
 @pytest.mark.usefixtures("_looked_up")

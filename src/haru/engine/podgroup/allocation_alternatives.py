@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from haru.engine.dra.allocator.allocation import DoesNotFit, allocate
 from haru.engine.dra.errors import GaveUp
@@ -45,7 +46,6 @@ def allocation_alternatives(
         scoring=options.profile.packing,
     )
     devices = overlay.snapshot.devices
-    everything = _takes_all(claims)
     waiting: list[frozenset[DeviceId]] = [frozenset()]
     known: set[frozenset[DeviceId]] = set(waiting)
     offered: set[frozenset[DeviceId]] = set()
@@ -58,11 +58,11 @@ def allocation_alternatives(
         if used not in offered:
             offered.add(used)
             yield results
-        if everything:
-            # Leaving a device out would change what "all" means, so there are no further alternatives.
+        exchangeable = _exchangeable(claims, results)
+        if exchangeable is None:
             budget.unproven = True
             return
-        for device in sorted(used):
+        for device in sorted(exchangeable):
             fewer = left_out | {device}
             if fewer not in known:
                 known.add(fewer)
@@ -81,8 +81,25 @@ def _answer(
     return None if isinstance(answer, DoesNotFit) else tuple(getattr(answer, "results", ()))
 
 
-def _takes_all(claims: Sequence[Claim]) -> bool:
-    return any(ask.mode == ALL for claim in claims for request in claim.requests for ask in request.asks)
+def _exchangeable(claims: Sequence[Claim], results: Sequence[Obj]) -> frozenset[DeviceId] | None:
+    """Return the devices that others may replace; None where leaving one of them out may change what "all" means.
+
+    A request for all devices gets the same ones in every allocation, and no other request gets one of them, but for
+    shares and with admin access. Whether it is served at all depends on its devices where it is one of several.
+    """
+    settled = [r for claim in claims for r in claim.requests if any(ask.mode == ALL for ask in r.asks)]
+    if not settled:
+        return _devices_of(results)
+    bodies = [(allocation.get("devices") or {}).get("results") or () for allocation in results]
+    if any(r.prioritized for r in settled) or any(r.get("shareID") or r.get("adminAccess") for r in chain(*bodies)):
+        return None
+    names = [{request.name for request in claim.requests if request not in settled} for claim in claims]
+    return frozenset(
+        DeviceId(result["driver"], result["pool"], result["device"])
+        for replaceable, body in zip(names, bodies, strict=True)
+        for result in body
+        if result["request"].partition("/")[0] in replaceable
+    )
 
 
 def _devices_of(results: Sequence[Obj]) -> frozenset[DeviceId]:
