@@ -131,6 +131,8 @@ def test_units_on_a_node_are_those_of_the_order_after_any_history() -> None:
             index = VictimIndex.of(snapshot, groups=True)
             by_node = ReprieveOrder(tuple(index.below(2**31))).by_node()
             assert {n: [*index.units_on(n)] for n in snapshot.node_names if index.units_on(n)} == by_node, seed
+            least = {name: units[-1].rank for name, units in by_node.items()}
+            assert {n: rank for n in snapshot.node_names if (rank := index.least_rank_on(n))} == least, seed
 
 
 def test_allocations_recorded_together_equal_those_recorded_one_by_one() -> None:

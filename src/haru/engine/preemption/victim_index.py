@@ -55,6 +55,10 @@ class VictimIndex:
         ] = {}  # with the nodes that have pods of the group
         self._whole_on: dict[str, set[GroupKey]] = {}
         self._on: dict[str, tuple[DisruptionUnit, ...]] = {}  # by node, computed when asked for
+        self._least: dict[str, Rank] = {}
+        """By node, where it was asked for: the rank of its least important unit."""
+        self._dropped: dict[str, Rank] = {}
+        """By node: what `_least` had, while that unit is dropped and others may be added."""
         self.changes = ChangeLog()
         """The nodes on which other units are than before."""
 
@@ -84,11 +88,10 @@ class VictimIndex:
 
     def least_rank_on(self, node: str) -> Rank | None:
         """Return the rank of the least important unit with a pod on a node; None without any."""
-        known = self._on.get(node)
-        if known is not None:
-            return known[-1].rank if known else None
-        units = [*self._single.get(node, ()), *[self._whole[key][0] for key in self._whole_on.get(node, ())]]
-        return max(map(_RANK, units), default=None)
+        known = self._least.get(node)
+        if known is None and (units := self.units_on(node)):
+            known = self._least[node] = units[-1].rank
+        return known
 
     def catch_up(self, base: Snapshot) -> None:
         """Update the index to another snapshot."""
@@ -119,6 +122,7 @@ class VictimIndex:
             if whole is not None and any(_is_present(base.nodes, node) for node in whole.nodes):
                 added.append(whole)
         self._add(base, added)
+        self._dropped.clear()
 
     def _changed_groups(self, base: Snapshot, before: _Seen, nodes: set[str]) -> set[GroupKey]:
         """Return the groups whose units may have changed; add the nodes that they affect to `nodes`."""
@@ -141,10 +145,15 @@ class VictimIndex:
 
     def _add(self, base: Snapshot, units: Iterable[DisruptionUnit]) -> None:
         for unit in units:
-            place = bisect_left(self._ranks, unit.rank)
-            self._ranks.insert(place, unit.rank)
+            rank = unit.rank
+            place = bisect_left(self._ranks, rank)
+            self._ranks.insert(place, rank)
             self._units.insert(place, unit)
             self._index_unit(base, unit)
+            for name in (unit.pods[0].node,) if unit.group is None else self._whole[unit.group][1]:
+                known = self._least.get(name) or self._dropped.get(name)
+                if known is not None and rank >= known:
+                    self._least[name] = rank
 
     def _index_unit(self, base: Snapshot, unit: DisruptionUnit) -> None:
         if unit.group is None:
@@ -158,13 +167,22 @@ class VictimIndex:
 
     def _drop(self, units: Iterable[DisruptionUnit]) -> None:
         for unit in units:
-            place = bisect_left(self._ranks, unit.rank)
+            rank = unit.rank
+            place = bisect_left(self._ranks, rank)
             del self._ranks[place], self._units[place]
+            if unit.group is None:
+                self._forget_least(unit.pods[0].node, rank)
+
+    def _forget_least(self, node: str, rank: Rank) -> None:
+        """Note that a node loses the unit of a rank."""
+        if self._least.get(node) == rank:
+            self._dropped[node] = self._least.pop(node)
 
     def _remove_group(self, key: GroupKey) -> DisruptionUnit:
         unit, nodes = self._whole.pop(key)
         for name in nodes:
             self._whole_on[name].discard(key)
+            self._forget_least(name, unit.rank)
         self._forget(nodes)
         return unit
 
