@@ -88,6 +88,15 @@ async def test_retention_policy_deletes_claims_of_scaled_down_pods(cluster):
 
     await cluster.eventually(gone)
     assert await cluster.get(VOLUME_CLAIMS, "data-db-0") is not None
+    # A set that lets its claims stay after all does not take them along.
+    keep = {"whenScaled": "Delete", "whenDeleted": "Retain"}
+    change = {"spec": {"persistentVolumeClaimRetentionPolicy": keep}}
+    await cluster.client.patch(STATEFUL_SETS, "db", change, "ns")
+
+    async def free():
+        return not (await cluster.get(VOLUME_CLAIMS, "data-db-0"))["metadata"].get("ownerReferences")
+
+    await cluster.eventually(free)
 
 
 async def test_rolling_update_stops_at_partition(cluster):

@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 
-from haru.controllers.objects import STATEFUL_SETS
+from haru.controllers.objects import PODS, STATEFUL_SETS
 from haru.controllers.revisions import POD_LABEL
-from haru.kube.meta import Obj, name_of, namespace_of
+from haru.kube.meta import Obj, name_of, namespace_of, owner_reference, uid_of
 from haru.kube.pod_templates import pod_from_template
 
 POD_NAME = "statefulset.kubernetes.io/pod-name"
@@ -42,6 +42,26 @@ def retained(stateful_set: Obj, when: str) -> bool:
     return bool(policy.get(when, "Retain") == "Retain")
 
 
+def claim_owners(stateful_set: Obj, pod: Obj, claim: Obj, *, surplus: bool) -> list[Obj] | None:
+    """The owner references that a claim of a pod is to have by the retention policy (KEP-1847); None: it has them.
+
+    A claim that an earlier set or pod of that name owns, or that somebody else controls, is left alone.
+    """
+    references = claim["metadata"].get("ownerReferences") or []
+    uids = {("StatefulSet", name_of(stateful_set)): uid_of(stateful_set), ("Pod", name_of(pod)): uid_of(pod)}
+    own = [one for one in references if (one["kind"], one["name"]) in uids]
+    if any(one["uid"] != uids[one["kind"], one["name"]] for one in own):
+        return None
+    wanted = [one for one in references if one not in own]
+    goes_scaled, goes_deleted = not retained(stateful_set, "whenScaled"), not retained(stateful_set, "whenDeleted")
+    if not any(one.get("controller") for one in wanted):
+        if goes_scaled and surplus:
+            wanted.append(owner_reference(pod, PODS))
+        elif goes_deleted:
+            wanted.append(owner_reference(stateful_set, STATEFUL_SETS))
+    return None if wanted == references else wanted
+
+
 def claims_of(stateful_set: Obj, ordinal: int) -> Iterator[Obj]:
     """The volume claims of one pod, as they are to be created."""
     labels = (stateful_set["spec"].get("selector") or {}).get("matchLabels") or {}
@@ -61,7 +81,6 @@ def stateful_pod(stateful_set: Obj, ordinal: int, revision: Obj) -> Obj:
     pod = pod_from_template(stateful_set, STATEFUL_SETS, template)
     name = f"{name_of(stateful_set)}-{ordinal}"
     metadata = pod["metadata"]
-    del metadata["generateName"]
     metadata["name"] = name
     own = {POD_NAME: name, POD_INDEX: str(ordinal), POD_LABEL: name_of(revision)}
     metadata["labels"] = {**(metadata.get("labels") or {}), **own}

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from haru.controllers.base import Context
 from haru.controllers.controller_refs import ClaimRule, add_ownership_indexes, claim
-from haru.controllers.objects import PODS, STATEFUL_SETS, VOLUME_CLAIMS, available_in, is_ready, is_terminal
+from haru.controllers.objects import STATEFUL_SETS, VOLUME_CLAIMS, available_in, is_ready, is_terminal
 from haru.controllers.pod_owner import PodOwnerController
 from haru.controllers.revisions import (
     REVISIONS,
@@ -22,7 +22,15 @@ from haru.controllers.revisions import (
     present_revision,
     revision_of,
 )
-from haru.controllers.stateful_pods import claims_of, first_ordinal, ordinal_of, replica_names, retained, stateful_pod
+from haru.controllers.stateful_pods import (
+    claim_owners,
+    claims_of,
+    first_ordinal,
+    ordinal_of,
+    replica_names,
+    retained,
+    stateful_pod,
+)
 from haru.errors import raise_first
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -99,6 +107,8 @@ class StatefulSetController(PodOwnerController):
     async def _manage(self, stateful_set: Obj, current: Obj, update: Obj) -> None:
         by_name = {name_of(pod): pod for pod in self._own(stateful_set)}
         wanted = replica_names(stateful_set)
+        for name, pod in by_name.items():
+            await self._keep_claims(stateful_set, pod, surplus=name not in wanted)
         if not await self._fill(stateful_set, wanted, by_name, current, update):
             return
         if not await self._shrink(stateful_set, wanted, by_name):
@@ -144,7 +154,6 @@ class StatefulSetController(PodOwnerController):
                 continue
             if not parallel and pod in unwell and pod is not unwell[-1]:
                 return False
-            await self._release_claims(stateful_set, pod)
             await self._delete(stateful_set, pod)
             if not parallel:
                 return False
@@ -173,40 +182,44 @@ class StatefulSetController(PodOwnerController):
         try:
             for body in claims_of(stateful_set, ordinal):
                 if self.claims.get(name_of(body), namespace_of(body)) is None:
-                    await self._create_claim(stateful_set, body)
+                    await self._create_claim(stateful_set, body, name)
             made = await self.create(self.pods, stateful_pod(stateful_set, ordinal, revision))
         except StatusError as error:
-            text = f"create Pod {name} in StatefulSet {name_of(stateful_set)} failed error: {error}"
+            text = f"Create Pod {name} in StatefulSet {name_of(stateful_set)} failed error: {error}"
             self.events.event(stateful_set, "Warning", "FailedCreate", text)
             raise
-        text = f"create Pod {name} in StatefulSet {name_of(stateful_set)} successful"
+        text = f"Create Pod {name} in StatefulSet {name_of(stateful_set)} successful"
         self.events.event(stateful_set, "Normal", "SuccessfulCreate", text)
         return made
 
-    async def _create_claim(self, stateful_set: Obj, body: Obj) -> None:
-        policy = stateful_set["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
-        if policy.get("whenDeleted") == "Delete":
-            body["metadata"]["ownerReferences"] = [owner_reference(stateful_set, STATEFUL_SETS, controller=False)]
+    async def _create_claim(self, stateful_set: Obj, body: Obj, pod_name: str) -> None:
+        if not retained(stateful_set, "whenDeleted"):
+            body["metadata"]["ownerReferences"] = [owner_reference(stateful_set, STATEFUL_SETS)]
+        what = f"Create Claim {name_of(body)}"
         try:
             await self.create(self.claims, body)
         except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
+            if error.reason == "AlreadyExists":
+                return
+            text = f"{what} for Pod {pod_name} in StatefulSet {name_of(stateful_set)} failed error: {error}"
+            self.events.event(stateful_set, "Warning", "FailedCreate", text)
+            raise
+        text = f"{what} Pod {pod_name} in StatefulSet {name_of(stateful_set)} success"
+        self.events.event(stateful_set, "Normal", "SuccessfulCreate", text)
 
-    async def _release_claims(self, stateful_set: Obj, pod: Obj) -> None:
-        """Claims of a pod that is one too many go with it, if the set wants that."""
-        if retained(stateful_set, "whenScaled"):
-            return
+    async def _keep_claims(self, stateful_set: Obj, pod: Obj, *, surplus: bool) -> None:
+        """Let the claims of a pod belong to whom the retention policy says, now that it or the pod has changed."""
         for body in claims_of(stateful_set, ordinal_of(stateful_set, pod)):
             live = self.claims.get(name_of(body), namespace_of(body))
-            if live is None:
-                continue
-            references = [owner_reference(pod, PODS, controller=False)]
-            await self.patch(self.claims, live, {"metadata": {"ownerReferences": references}})
+            owners = claim_owners(stateful_set, pod, live, surplus=surplus) if live is not None else None
+            if live is not None and owners is not None:
+                version = live["metadata"]["resourceVersion"]
+                change = {"metadata": {"ownerReferences": owners or None, "resourceVersion": version}}
+                await self.patch(self.claims, live, change)
 
     async def _delete(self, stateful_set: Obj, pod: Obj) -> None:
         if await self.delete(self.pods, pod):
-            text = f"delete Pod {name_of(pod)} in StatefulSet {name_of(stateful_set)} successful"
+            text = f"Delete Pod {name_of(pod)} in StatefulSet {name_of(stateful_set)} successful"
             self.events.event(stateful_set, "Normal", "SuccessfulDelete", text)
 
     # --- status
@@ -225,10 +238,10 @@ class StatefulSetController(PodOwnerController):
             "currentReplicas": sum(revision_of(pod) == name_of(shown) for pod in standing),
             "updatedReplicas": updated,
             "observedGeneration": stateful_set["metadata"].get("generation", 0),
-            "collisionCount": (stateful_set.get("status") or {}).get("collisionCount", 0),
         }
         status: Obj = {
             "replicas": len(own),
+            "collisionCount": (stateful_set.get("status") or {}).get("collisionCount", 0),
             "availableReplicas": sum(time == 0 for time in times),
             "currentRevision": name_of(shown),
             "updateRevision": name_of(update),
