@@ -7,8 +7,10 @@ from controller_cluster import Kubelet, pod_body, template
 
 from haru.controllers.objects import DEPLOYMENTS, DISRUPTION_BUDGETS, PODS, QUOTAS, REPLICA_SETS
 from haru.kube.errors import StatusError
+from haru.kube.kinds import known_kind
 from haru.kube.meta import get_condition
 
+EVENTS = known_kind("v1", "Event")
 BOTH = ("deployment-controller", "replicaset-controller")
 APP = {"app": "x"}
 
@@ -277,16 +279,32 @@ async def evict(cluster, name):
     await cluster.client.create_subresource(PODS, name, "eviction", body, "ns")
 
 
-async def test_disruption_budget_with_uncontrolled_pod_reports_sync_failed(cluster):
+async def test_disruption_budget_does_not_expect_pods_that_nobody_controls(cluster):
     body = pod_body("alone")
-    body["metadata"]["labels"] = APP
     await cluster.create(PODS, body)
-    spec = {"selector": {"matchLabels": APP}, "maxUnavailable": 1}
-    await cluster.create(DISRUPTION_BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
-    await cluster.start("disruption-controller")
+    await cluster.create(REPLICA_SETS, replica_set(3))
+    for name, minimum in (("a", {"maxUnavailable": 1}), ("b", {"minAvailable": 2})):
+        spec = {"selector": {}, **minimum}
+        await cluster.create(DISRUPTION_BUDGETS, {"metadata": {"name": name}, "spec": spec})
+    await cluster.play(Kubelet(cluster.client).run())
+    body = pod_body("controlled")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
+    body["metadata"] |= {"labels": {"of": "job"}, "ownerReferences": [owner]}
+    await cluster.start("replicaset-controller", "disruption-controller")
+    await status_is(cluster, DISRUPTION_BUDGETS, "a", expectedPods=3, desiredHealthy=2, disruptionsAllowed=2)
+    await status_is(cluster, DISRUPTION_BUDGETS, "b", expectedPods=4, desiredHealthy=2, disruptionsAllowed=2)
+    await cluster.eventually(lambda: told(cluster, "UnmanagedPods", "MultiplePodDisruptionBudgets"))
+    # The numbers stay as they were, but for the one that lets pods go.
+    await cluster.create(PODS, body)
+    await status_is(cluster, DISRUPTION_BUDGETS, "a", expectedPods=3, desiredHealthy=2, disruptionsAllowed=0)
+    condition = get_condition(await cluster.get(DISRUPTION_BUDGETS, "a"), "DisruptionAllowed")
+    assert (condition["reason"], condition["message"]) == (
+        "SyncFailed",
+        "jobs.batch does not implement the scale subresource",
+    )
+    await cluster.eventually(lambda: told(cluster, "CalculateExpectedPodCountFailed"))
 
-    async def failed():
-        return get_condition(await cluster.get(DISRUPTION_BUDGETS, "b"), "DisruptionAllowed")
 
-    condition = await cluster.eventually(failed)
-    assert (condition["reason"], condition["message"]) == ("SyncFailed", "found no controller ref for pod 'alone'")
+async def told(cluster, *reasons):
+    found = {event["reason"] for event in await cluster.items(EVENTS)}
+    return found.issuperset(reasons)

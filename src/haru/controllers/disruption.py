@@ -25,16 +25,16 @@ from haru.controllers.objects import (
     is_terminal,
 )
 from haru.controllers.rollout import scaled
-from haru.kube.kinds import Kind
+from haru.kube.kinds import Kind, by_kind
 from haru.kube.meta import Obj, controller_of, is_being_deleted, labels_of, name_of, namespace_of, set_condition, uid_of
-from haru.kube.names import parse_time
+from haru.kube.names import names_text, parse_time
 from haru.kube.selectors import label_selector_from
 
 _GIVEN_UP = timedelta(minutes=2)
 
 
 class _NoScale(Exception):
-    """Some pods have no controller that says how many there should be."""
+    """The controller of a pod does not say how many there should be."""
 
 
 class _Counts(NamedTuple):
@@ -49,6 +49,7 @@ class DisruptionController(Controller):
     """Keeps the status of PodDisruptionBudgets."""
 
     name: ClassVar[str] = "disruption-controller"
+    component: ClassVar[str] = "controllermanager"
     needs: ClassVar[tuple[Kind, ...]] = (DISRUPTION_BUDGETS,)
     workers: ClassVar[int] = 2
 
@@ -66,9 +67,13 @@ class DisruptionController(Controller):
             informer.add_handler(self._scalable_changed, lambda _, new: self._scalable_changed(new))
 
     def _pod_changed(self, pod: Obj) -> None:
-        for budget in self.budgets.by_index("namespace", namespace_of(pod)):
-            if _selector(budget).matches(labels_of(pod)):
-                self.gather(object_key(budget), self.pods.count("namespace", namespace_of(pod)))
+        budgets = self.budgets.by_index("namespace", namespace_of(pod))
+        own = [budget for budget in budgets if _selector(budget).matches(labels_of(pod))]
+        for budget in own:
+            self.gather(object_key(budget), self.pods.count("namespace", namespace_of(pod)))
+        if len(own) > 1:
+            text = f'Pod "{namespace_of(pod)}"/"{name_of(pod)}" matches multiple PodDisruptionBudgets: '
+            self.events.event(pod, "Warning", "MultiplePodDisruptionBudgets", text + names_text([*map(name_of, own)]))
 
     def _pod_updated(self, old: Obj, new: Obj) -> None:
         if _counted(old) == _counted(new):
@@ -93,14 +98,18 @@ class DisruptionController(Controller):
             for pod in self.pods.by_index("namespace", namespace)
             if selector.matches(labels_of(pod)) and not is_terminal(pod)
         ]
-        disrupted, again = self._still_disrupted(budget, pods)
-        healthy = sum(is_ready(p) and is_active(p) and name_of(p) not in disrupted for p in pods)
+        if not pods:
+            self.events.event(budget, "Normal", "NoPods", "No matching pods found")
         try:
             expected, desired = self._expected(budget, pods)
         except _NoScale as why:
-            await self._write(budget, disrupted, _Counts(healthy, 0, 0), str(why))
-            return again
-        await self._write(budget, disrupted, _Counts(healthy, desired, expected), "")
+            text = f"Failed to calculate the number of expected pods: {why}"
+            self.events.event(budget, "Warning", "CalculateExpectedPodCountFailed", text)
+            await self._write_failure(budget, str(why))
+            return None
+        disrupted, again = self._still_disrupted(budget, pods)
+        healthy = sum(is_ready(p) and is_active(p) and name_of(p) not in disrupted for p in pods)
+        await self._write(budget, disrupted, _Counts(healthy, desired, expected))
         return again
 
     def _still_disrupted(self, budget: Obj, pods: Sequence[Obj]) -> tuple[dict[str, str], float | None]:
@@ -120,60 +129,74 @@ class DisruptionController(Controller):
         """How many pods there should be, and how many of them must be healthy."""
         spec = budget["spec"]
         if (allowed := spec.get("maxUnavailable")) is not None:
-            expected = self._scale(pods)
+            expected = self._scale(budget, pods)
             return expected, max(0, expected - scaled(allowed, expected, True))
         minimum = spec.get("minAvailable", 1)
         if isinstance(minimum, int):
             return len(pods), minimum
-        expected = self._scale(pods)
+        expected = self._scale(budget, pods)
         return expected, scaled(minimum, expected, True)
 
-    def _scale(self, pods: Sequence[Obj]) -> int:
+    def _scale(self, budget: Obj, pods: Sequence[Obj]) -> int:
+        """How many pods their controllers want. Those without one count only for an integer `minAvailable`."""
         sizes: dict[str, int] = {}
-        for pod in pods:
-            scalable = self._controller(pod, "pod")
+        unmanaged = [name_of(pod) for pod in pods if controller_of(pod) is None]
+        if unmanaged:
+            text = f"Pods without a controller are not among the expected ones: {names_text(unmanaged)}. "
+            text += "Only with an integer as .spec.minAvailable is every pod that there is an expected one."
+            self.events.event(budget, "Warning", "UnmanagedPods", text)
+        for pod in (pod for pod in pods if controller_of(pod) is not None):
+            scalable = self._controller(pod, pod)
             if (
                 scalable["kind"] == REPLICA_SETS.kind
                 and (controller_of(scalable) or {}).get("kind") == DEPLOYMENTS.kind
             ):
-                scalable = self._controller(scalable, "ReplicaSet")
+                scalable = self._controller(scalable, pod)
             sizes[uid_of(scalable)] = int(scalable["spec"].get("replicas", 1))
         return sum(sizes.values())
 
-    def _controller(self, obj: Obj, what: str) -> Obj:
-        owner = controller_of(obj)
-        if owner is None:
-            raise _NoScale(f"found no controller ref for {what} {name_of(obj)!r}")
+    def _controller(self, obj: Obj, pod: Obj) -> Obj:
+        owner = controller_of(obj) or {}
         informer = self.scalable.get(owner["kind"])
-        found = informer.get(owner["name"], namespace_of(obj)) if informer is not None else None
         if informer is None:
-            raise _NoScale(f"{owner['kind']} {owner['name']!r} does not implement the scale subresource")
+            kind = by_kind(owner["apiVersion"], owner["kind"])
+            named = str(kind.group_resource) if kind is not None else owner["kind"]
+            raise _NoScale(f"{named} does not implement the scale subresource")
+        found = informer.get(owner["name"], namespace_of(obj))
         if found is None or uid_of(found) != owner["uid"]:
-            raise _NoScale(f"{owner['kind']} {owner['name']!r} of {what} {name_of(obj)!r} was not found")
+            raise _NoScale(f'found no controllers for pod "{name_of(pod)}"')
         return found
 
-    async def _write(self, budget: Obj, disrupted: Mapping[str, str], pods: _Counts, failure: str) -> None:
-        old: Mapping[str, Any] = budget.get("status") or {}
-        allowed = 0 if failure or pods.expected <= 0 else max(0, pods.healthy - pods.desired)
-        reason = "SyncFailed" if failure else ("SufficientPods" if allowed else "InsufficientPods")
-        condition = {
-            "type": "DisruptionAllowed",
-            "status": "True" if allowed else "False",
-            "reason": reason,
-            "message": failure,
-            "observedGeneration": budget["metadata"].get("generation", 0),
-        }
+    async def _write(self, budget: Obj, disrupted: Mapping[str, str], pods: _Counts) -> None:
+        allowed = max(0, pods.healthy - pods.desired) if pods.expected > 0 else 0
         status: Obj = {
             "currentHealthy": pods.healthy,
             "desiredHealthy": pods.desired,
             "disruptionsAllowed": allowed,
             "expectedPods": pods.expected,
             "observedGeneration": budget["metadata"].get("generation", 0),
-            "conditions": set_condition(old.get("conditions"), condition, self.timestamp()),
         }
         if disrupted:
             status["disruptedPods"] = dict(disrupted)
-        await self.update_status(self.budgets, budget, status)
+        await self._write_condition(budget, status, "SufficientPods" if allowed else "InsufficientPods")
+
+    async def _write_failure(self, budget: Obj, failure: str) -> None:
+        """Nothing may be evicted; the other numbers stay as they were."""
+        none = {"currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+        status = {**none, **(budget.get("status") or {}), "disruptionsAllowed": 0}
+        await self._write_condition(budget, status, "SyncFailed", failure)
+
+    async def _write_condition(self, budget: Obj, status: Obj, reason: str, message: str = "") -> None:
+        condition = {
+            "type": "DisruptionAllowed",
+            "status": "True" if status["disruptionsAllowed"] else "False",
+            "reason": reason,
+            "message": message,
+            "observedGeneration": status.get("observedGeneration", 0),
+        }
+        old = (budget.get("status") or {}).get("conditions")
+        conditions = set_condition(old, condition, self.timestamp())
+        await self.update_status(self.budgets, budget, {**status, "conditions": conditions})
 
 
 def _counted(pod: Obj) -> tuple[object, ...]:
