@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from haru.controllers import deployment_status, rollout
 from haru.controllers.base import Context, Controller
 from haru.controllers.controller_refs import ClaimRule, add_ownership_indexes, claim
-from haru.controllers.objects import DEPLOYMENTS, PODS, REPLICA_SETS, by_controller, is_terminal
+from haru.controllers.objects import DEPLOYMENTS, PODS, REPLICA_SETS, ConditionText, by_controller, is_terminal
 from haru.controllers.rollout import Limits, replicas_of, status_of
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -44,6 +44,11 @@ _NOT_INHERITED = {
     rollout.MAXIMUM,
     "deprecated.deployment.rollback.to",
 }
+
+
+def _inherited(deployment: Obj) -> dict[str, str]:
+    """The annotations of a Deployment that the ReplicaSet of its template gets, too."""
+    return {k: v for k, v in annotations_of(deployment).items() if k not in _NOT_INHERITED}
 
 
 def template_hash(template: Mapping[str, Any], collisions: int) -> str:
@@ -196,7 +201,8 @@ class DeploymentController(Controller):
             created = await self.create(self.sets, body)
         except StatusError as error:
             if error.reason != "AlreadyExists":
-                self.events.event(deployment, "Warning", "FailedCreate", f"Failed to create new replica set: {error}")
+                text = f'Failed to create new replica set "{body["metadata"]["name"]}": {error}'
+                await self._note_failure(deployment, "ReplicaSetCreateError", text)
                 raise
             live = await self.live(REPLICA_SETS, body["metadata"]["name"], namespace_of(deployment))
             owner = controller_of(live) if live is not None else None
@@ -208,12 +214,9 @@ class DeploymentController(Controller):
             status = {**(deployment.get("status") or {}), "collisionCount": collisions + 1}
             await self.update_status(self.deployments, deployment, status)
             raise
-        self.events.event(
-            deployment,
-            "Normal",
-            "ScalingReplicaSet",
-            f"Scaled up replica set {name_of(created)} from 0 to {replicas_of(created)}",
-        )
+        if replicas_of(created):
+            text = f"Scaled up replica set {name_of(created)} from 0 to {replicas_of(created)}"
+            self.events.event(deployment, "Normal", "ScalingReplicaSet", text)
         await self._note_revision(deployment, revision_of(created))
         return created
 
@@ -225,7 +228,7 @@ class DeploymentController(Controller):
         selector = copy.deepcopy(spec["selector"])
         selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH_LABEL: hash_}
         limits = Limits.of(deployment)
-        annotations = {k: v for k, v in annotations_of(deployment).items() if k not in _NOT_INHERITED}
+        annotations = _inherited(deployment)
         annotations |= {REVISION: str(max(map(revision_of, old), default=0) + 1), **_sizes_noted(limits)}
         body: Obj = {
             "apiVersion": REPLICA_SETS.api_version,
@@ -250,11 +253,13 @@ class DeploymentController(Controller):
         """The present template has the highest revision, also when it is an earlier one that came back."""
         revision = max(map(revision_of, old), default=0) + 1
         patch: Obj = {}
+        annotations = {k: v for k, v in _inherited(deployment).items() if annotations_of(new).get(k) != v}
         if revision_of(new) < revision:
-            annotations = {REVISION: str(revision)}
+            annotations[REVISION] = str(revision)
             if revision_of(new):
                 earlier = annotations_of(new).get(_HISTORY, "")
                 annotations[_HISTORY] = ",".join(part for part in (earlier, str(revision_of(new))) if part)
+        if annotations:
             patch["metadata"] = {"annotations": annotations}
         min_ready = deployment["spec"].get("minReadySeconds") or 0
         if (new["spec"].get("minReadySeconds") or 0) != min_ready:
@@ -263,6 +268,17 @@ class DeploymentController(Controller):
             new = await self._patch_set(new, patch)
         await self._note_revision(deployment, revision_of(new))
         return new
+
+    async def _note_failure(self, deployment: Obj, reason: str, text: str) -> None:
+        """Say why the rollout does not go on."""
+        self.events.event(deployment, "Warning", reason, text)
+        if not deployment_status.has_deadline(deployment):
+            return
+        status = deployment.get("status") or {}
+        condition = ConditionText("Progressing", "False", reason, text)
+        conditions = deployment_status.with_condition(status.get("conditions") or (), condition, self.timestamp())
+        if conditions != status.get("conditions"):
+            await self.update_status(self.deployments, deployment, {**status, "conditions": conditions})
 
     async def _note_revision(self, deployment: Obj, revision: int) -> None:
         if revision_of(deployment) != revision:

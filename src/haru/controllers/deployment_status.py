@@ -30,6 +30,9 @@ def counts(deployment: Mapping[str, Any], new: Obj | None, replica_sets: Sequenc
         "unavailableReplicas": max(0, wanted - available),
     }
     status: Obj = {key: number for key, number in numbers.items() if number}
+    noted = [rs.get("status") or {} for rs in replica_sets]
+    if all("terminatingReplicas" in each for each in noted if each.get("observedGeneration")):
+        status["terminatingReplicas"] = sum(each.get("terminatingReplicas", 0) for each in noted)
     collisions = (deployment.get("status") or {}).get("collisionCount")
     if collisions is not None:
         status["collisionCount"] = collisions
@@ -58,6 +61,11 @@ def is_complete(deployment: Mapping[str, Any], status: Mapping[str, Any]) -> boo
     wanted = deployment["spec"].get("replicas", 1)
     fields = ("updatedReplicas", "replicas", "availableReplicas")
     return all(status.get(field, 0) == wanted for field in fields)
+
+
+def has_deadline(deployment: Mapping[str, Any]) -> bool:
+    """Somebody waits for its progress."""
+    return deployment["spec"].get("progressDeadlineSeconds") not in (None, _NO_DEADLINE)
 
 
 def has_progressed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
@@ -105,11 +113,10 @@ def conditions(
 def _progressing(
     deployment: Mapping[str, Any], status: Mapping[str, Any], new: Obj | None, result: list[Obj], now: datetime
 ) -> tuple[list[Obj], float | None]:
-    deadline = deployment["spec"].get("progressDeadlineSeconds")
     stamp = format_time(now)
     old_status = deployment.get("status") or {}
     current = get_condition(result, "Progressing")
-    if deadline is None or deadline == _NO_DEADLINE:
+    if not has_deadline(deployment):
         return [c for c in result if c["type"] != "Progressing"], None
     if deployment["spec"].get("paused"):
         return with_condition(
@@ -135,9 +142,9 @@ def _progressing(
         else:
             reason, message = "ReplicaSetUpdated", f"{what} is progressing."
         result = _refreshed(with_condition(result, ConditionText("Progressing", "True", reason, message), stamp), stamp)
-        return result, float(deadline)
+        return result, float(deployment["spec"]["progressDeadlineSeconds"])
     since = parse_time(current.get("lastUpdateTime") or current["lastTransitionTime"])
-    remaining = (since + timedelta(seconds=deadline) - now).total_seconds()
+    remaining = (since + timedelta(seconds=deployment["spec"]["progressDeadlineSeconds"]) - now).total_seconds()
     if remaining > 0:
         return result, remaining
     message = f"{what} has timed out progressing."

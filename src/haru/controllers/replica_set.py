@@ -135,7 +135,7 @@ class ReplicaSetController(PodOwnerController):
             )
         if conditions:
             status["conditions"] = conditions
-        if "terminatingReplicas" in old:
+        if self.kind is REPLICA_SETS:
             status["terminatingReplicas"] = len(pods) - len(active)
         await self.update_status(self.sets, replica_set, status)
         return min(waits) if waits else None
