@@ -51,6 +51,15 @@ async def test_background_deletion_removes_dependents(cluster, before):
     await become(cluster, {"other"})
 
 
+async def test_reference_of_another_kind_or_name_does_not_keep_dependent_though_its_uid_is_there(cluster):
+    owner = await config_map(cluster, "owner")
+    await config_map(cluster, "child", reference(owner))
+    await config_map(cluster, "other-kind", {**reference(owner), "kind": "Secret"})
+    await config_map(cluster, "other-name", {**reference(owner), "name": "else"})
+    await cluster.start(GC)
+    await become(cluster, {"owner", "child"})
+
+
 async def test_owner_with_same_name_and_other_uid_does_not_keep_dependent(cluster):
     owner = await config_map(cluster, "owner")
     wrong = {**reference(owner), "uid": "11111111-2222-3333-4444-555555555555"}

@@ -48,6 +48,11 @@ def _blocked_by(obj: Mapping[str, Any]) -> set[str]:
     return {reference["uid"] for reference in owners_of(obj) if reference.get("blockOwnerDeletion")}
 
 
+def _is_meant(reference: Obj, informer: Informer, obj: Obj) -> bool:
+    """Whether a reference names the object that has its uid."""
+    return (reference["kind"], reference["name"]) == (informer.kind.kind, name_of(obj))
+
+
 def _waits_for_dependents(obj: Mapping[str, Any]) -> bool:
     return is_being_deleted(obj) and has_finalizer(obj, FOREGROUND)
 
@@ -231,9 +236,11 @@ class GarbageCollectorController(Controller):
 
     async def _state_of(self, kind: Kind, obj: Obj, reference: Obj) -> str:
         known = self._cached(reference["uid"])
-        if known is not None and namespace_of(known[1]) in ("", namespace_of(obj)):
+        if known is not None and namespace_of(known[1]) in ("", namespace_of(obj)) and _is_meant(reference, *known):
             return "waiting" if _waits_for_dependents(known[1]) else "solid"
-        if reference["uid"] in self._absent:
+        # A uid that is gone is so for all; that there is no such object says nothing of other kinds and names.
+        named = "/".join(reference[key] for key in ("apiVersion", "kind", "name", "uid")) + f"/{namespace_of(obj)}"
+        if reference["uid"] in self._absent or named in self._absent:
             return "gone"
         owner_kind = self._kind_of(reference)
         if owner_kind.namespaced and not kind.namespaced:
@@ -242,9 +249,9 @@ class GarbageCollectorController(Controller):
             return "solid"  # it can never be found: nothing may be deleted for that
         owner = await self.live(owner_kind, reference["name"], namespace_of(obj) if owner_kind.namespaced else "")
         if owner is None or uid_of(owner) != reference["uid"]:
-            self._absent[reference["uid"]] = None
+            self._absent[named] = None
             return "gone"
-        return "solid"
+        return "waiting" if _waits_for_dependents(owner) else "solid"
 
     def _kind_of(self, reference: Obj) -> Kind:
         api_version, kind = reference["apiVersion"], reference["kind"]
