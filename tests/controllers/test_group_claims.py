@@ -136,7 +136,7 @@ async def test_missing_template_is_reported_on_group(cluster):
 
     (event,) = await cluster.eventually(told)
     assert (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("PodGroup", "g")
-    assert 'gpu: resource claim template "t": not found' in event["message"]
+    assert 'gpu: resource claim template "t": resourceclaimtemplate.resource.k8s.io "t" not found' in event["message"]
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     assert await recorded_claim(cluster, "a") == await shared_claim(cluster)
 

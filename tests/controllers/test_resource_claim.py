@@ -72,7 +72,6 @@ async def test_claim_is_created_from_template_and_recorded_in_pod_status(cluster
         "name": "p",
         "uid": pod["metadata"]["uid"],
         "controller": True,
-        "blockOwnerDeletion": True,
     }
     assert claim["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "gpu"
     managers = {m["manager"]: m["operation"] for m in (await cluster.get(PODS, "p"))["metadata"]["managedFields"]}
@@ -141,7 +140,8 @@ async def test_missing_template_is_reported_and_retried(cluster):
         return [e["message"] for e in await cluster.items(EVENTS) if e["reason"] == "FailedResourceClaimCreation"]
 
     (message,) = await cluster.eventually(told)
-    assert message == 'PodResourceClaim gpu: resource claim template "t": not found'
+    missing = 'resourceclaimtemplate.resource.k8s.io "t" not found'
+    assert message == f'PodResourceClaim gpu: resource claim template "t": {missing}'
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     assert await recorded_claim(cluster)
 

@@ -85,7 +85,7 @@ def generated_claim(owner: Mapping[str, Any], owner_kind: Kind, entry: str, temp
         "generateName": generate_name(name_of(owner), entry),
         "namespace": namespace_of(owner),
         "annotations": {**annotations_of(body), POD_CLAIM_ANNOTATION: entry},
-        "ownerReferences": [owner_reference(owner, owner_kind)],
+        "ownerReferences": [{**owner_reference(owner, owner_kind, controller=False), "controller": True}],
     }
     if labels := labels_of(body):
         metadata["labels"] = dict(labels)

@@ -83,7 +83,9 @@ class CronJobController(Controller):
         known = {entry.get("uid") for entry in status.get("active") or ()}
         for job in jobs:
             if uid_of(job) in known and _outcome(job):
-                self.events.event(cron, "Normal", "SawCompletedJob", f"Saw completed job: {name_of(job)}")
+                self.events.event(
+                    cron, "Normal", "SawCompletedJob", f"Saw completed job: {name_of(job)}, condition: {_outcome(job)}"
+                )
         ended = [(job.get("status") or {}).get("completionTime") for job in jobs if _outcome(job) == "Complete"]
         last = max([time for time in (*ended, status.get("lastSuccessfulTime")) if time], default=None)
         if last is not None:

@@ -9,7 +9,8 @@ from typing import Any
 
 from haru.controllers.objects import DAEMON_SETS
 from haru.controllers.revisions import POD_LABEL
-from haru.kube.meta import Obj, labels_of, name_of, tolerates
+from haru.kube.defaulting.workloads import TEMPLATE_GENERATION
+from haru.kube.meta import Obj, annotations_of, labels_of, name_of, tolerates
 from haru.kube.pod_templates import pod_from_template
 from haru.kube.selectors import node_selector_matches
 
@@ -61,7 +62,10 @@ def may_stay(daemon_set: Obj, node: Obj) -> bool:
 def daemon_pod(daemon_set: Obj, node: str, digest: str) -> Obj:
     """The pod for a node: the scheduler binds it there and nowhere else."""
     pod = pod_from_template(daemon_set, DAEMON_SETS, daemon_set["spec"]["template"])
-    pod["metadata"].setdefault("labels", {})[POD_LABEL] = digest
+    labels = pod["metadata"].setdefault("labels", {})
+    labels[POD_LABEL] = digest
+    if generation := annotations_of(daemon_set).get(TEMPLATE_GENERATION):
+        labels["pod-template-generation"] = generation
     spec = pod["spec"]
     spec["tolerations"] = _tolerations(spec)
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})

@@ -119,6 +119,7 @@ class NodeLifecycleController(Controller):
     """Watches over nodes."""
 
     name: ClassVar[str] = "node-lifecycle-controller"
+    component: ClassVar[str] = "node-controller"
     needs: ClassVar[tuple[Kind, ...]] = (NODES, LEASES)
     workers: ClassVar[int] = 8
 

@@ -68,6 +68,7 @@ class ResourceClaimController(Controller):
     """Generates, reserves and releases ResourceClaims."""
 
     name: ClassVar[str] = "resourceclaim-controller"
+    component: ClassVar[str] = "resource_claim"
     needs: ClassVar[tuple[Kind, ...]] = (CLAIMS, CLAIM_TEMPLATES)
     workers: ClassVar[int] = 20
 
@@ -229,7 +230,8 @@ class ResourceClaimController(Controller):
             CLAIM_TEMPLATES, template_name, namespace
         )
         if template is None:
-            message = f'resource claim template "{template_name}": not found'
+            missing = f'resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
+            message = f'resource claim template "{template_name}": {missing}'
             self._failed(owner, entry, message)
             raise StatusError(404, "NotFound", f"{kind.kind} {object_key(owner)}: {message}")
         body = claim_names.generated_claim(owner, kind, entry["name"], template)
