@@ -213,9 +213,8 @@ class StatefulSetController(PodOwnerController):
             live = self.claims.get(name_of(body), namespace_of(body))
             owners = claim_owners(stateful_set, pod, live, surplus=surplus) if live is not None else None
             if live is not None and owners is not None:
-                version = live["metadata"]["resourceVersion"]
-                change = {"metadata": {"ownerReferences": owners or None, "resourceVersion": version}}
-                await self.patch(self.claims, live, change)
+                # Its role lets it update claims, not patch them.
+                await self.update(self.claims, {**live, "metadata": {**live["metadata"], "ownerReferences": owners}})
 
     async def _delete(self, stateful_set: Obj, pod: Obj) -> None:
         if await self.delete(self.pods, pod):
