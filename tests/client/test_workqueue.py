@@ -2,6 +2,7 @@ import asyncio
 import time
 
 import pytest
+import uvloop
 
 from haru.client.workqueue import ShutDown, WorkQueue
 from haru.kube.errors import conflict_error
@@ -107,3 +108,16 @@ async def test_run_retries_failures_and_requeues_on_request():
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+@pytest.mark.parametrize("loop", [asyncio.SelectorEventLoop, uvloop.new_event_loop])
+def test_key_may_be_added_again_after_a_delay_that_is_next_to_none(loop):
+    async def run():
+        queue = WorkQueue()
+        queue.add_after("a", 0.0004)
+        queue.add_after("a", 0.0004)
+        async with asyncio.timeout(30):
+            return await queue.get()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(run()) == "a"

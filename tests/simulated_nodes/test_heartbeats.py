@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from in_memory_client import InMemoryClient, named
 
 import virtual_time
@@ -22,6 +23,7 @@ from haru.clock import Clock
 from haru.embedded.cluster import EmbeddedCluster
 from haru.embedded.identity import ADMIN
 from haru.embedded.options import UpOptions, parse_profiles
+from haru.fair_loop import FairLoop
 from haru.kube.kinds import Kind
 from haru.kube.meta import get_condition
 from haru.simulated_nodes.fleet import Fleet
@@ -384,3 +386,26 @@ def test_leases_due_at_nearly_the_same_time_are_renewed_together_and_in_time() -
     assert len(sent) == 1000
     moments = {round(time, 4) for times in sent.values() for time in times}
     assert len(moments) <= 40 / 0.05 + 1
+
+
+@pytest.mark.parametrize("loop", [asyncio.SelectorEventLoop, uvloop.new_event_loop, FairLoop])
+def test_heartbeat_that_is_due_now_may_be_hastened(loop: Any) -> None:
+    """A timer of uvloop that is due at once knows no time."""
+
+    async def run() -> int:
+        sent = 0
+
+        async def send(_: str) -> None:
+            nonlocal sent
+            sent += 1
+
+        beats = Heartbeats("lease", send, lambda: 3600.0, timeouts=(10.0, 10.0))
+        beats.begin("a")
+        for _ in range(3):
+            beats.hasten("a")
+        await asyncio.sleep(0.05)
+        await beats.close()
+        return sent
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(run()) == 1

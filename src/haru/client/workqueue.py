@@ -11,11 +11,13 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from haru.kube.errors import StatusError
 
 Key = TypeVar("Key", bound=Hashable)
+_SHORTEST: Final = 0.001
+"""A timer of uvloop that ends within half of it knows no time."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +70,7 @@ class WorkQueue(Generic[Key]):
         """Add the key after `delay` seconds, or sooner if an earlier call said so."""
         if self._shut_down:
             return
-        if delay <= 0:
+        if delay < _SHORTEST:
             self.add(key)
             return
         loop = asyncio.get_running_loop()

@@ -37,7 +37,7 @@ _SPREAD: Final = 0.618034
 class _Beat:
     """The heartbeat of one node."""
 
-    __slots__ = ("busy", "due", "failures", "hastened", "sending", "since", "timer")
+    __slots__ = ("at", "busy", "due", "failures", "hastened", "sending", "since", "timer")
 
     def __init__(self, due: float) -> None:
         self.due = due
@@ -45,6 +45,8 @@ class _Beat:
         self.busy = False
         self.hastened = False
         self.timer: asyncio.TimerHandle | None = None
+        self.at = 0.0
+        """When the timer ends: uvloop's own does not know it if that is at once."""
         self.sending: asyncio.Timeout | None = None
         self.since = 0.0
         """When the heartbeat that is under way was sent."""
@@ -146,7 +148,7 @@ class Heartbeats:
         when = asyncio.get_running_loop().time() + seconds
         if beat.busy:
             beat.hastened = True
-        elif beat.timer is None or when < beat.timer.when():
+        elif beat.timer is None or when < beat.at:
             self._set(node, beat, when)
 
     def retry_failed(self) -> None:
@@ -174,6 +176,7 @@ class Heartbeats:
     def _set(self, node: str, beat: _Beat, when: float) -> None:
         if beat.timer is not None:
             beat.timer.cancel()
+        beat.at = when
         beat.timer = asyncio.get_running_loop().call_at(when, self._start, node, beat)
 
     def _start(self, node: str, beat: _Beat) -> None:
