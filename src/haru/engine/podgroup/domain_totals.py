@@ -107,6 +107,10 @@ class DomainTotals:
         counts: dict[tuple[str, InternedId, InternedId], int] = {}
         samples: dict[tuple[str, InternedId, InternedId], NodeInfo] = {}
         for name, node in zip(changed, values_of(nodes, changed), strict=True):
+            before = known.get(name)
+            if before is not None and node is not None and before.spec is node.spec and before.load is node.load:
+                known[name] = node  # it offers and uses what it did
+                continue
             source, before = domain_of.get(name), known.pop(name, None)
             target = None if node is None or node.spec is ABSENT else node.spec.labels.get(label)
             if source != target:
