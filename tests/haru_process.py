@@ -13,6 +13,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -69,17 +70,19 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 def haru(
     home: Path, *arguments: str, stdin: str = "", seconds: float = 120, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs one command of Haru to its end."""
-    return subprocess.run(
-        [*HARU, *arguments],
-        env=environment(home, **env),
-        cwd=home,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=seconds,
-    )
+    """Runs one command of Haru to its end, warm."""
+    with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile("w+") as messages:
+        given.write(stdin)
+        given.seek(0)
+        process = Warm(arguments, environment(home, **env), home, messages, given)
+        timer = threading.Timer(seconds, process.kill)
+        timer.start()
+        with process.stdout:
+            output = process.stdout.read()
+        status = process.wait(60)
+        timer.cancel()
+        messages.seek(0)
+        return subprocess.CompletedProcess([*HARU, *arguments], status, output, messages.read())
 
 
 class Refusal(AssertionError):

@@ -45,12 +45,20 @@ _IMPORTED = (
 class Warm:
     """A process forked from the worker's warm one; as far as tests need it, a `subprocess.Popen`."""
 
-    def __init__(self, arguments: Sequence[str], env: Mapping[str, str], cwd: Path, stderr: IO[str]) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        stderr: IO[str],
+        stdin: IO[str] | None = None,
+    ) -> None:
         output, self.stdout = _pipe()
         ended, self._status = _pipe()
         request = {"arguments": list(arguments), "env": dict(env), "cwd": str(cwd)}
+        given = [stdin.fileno()] if stdin else []
         try:
-            _warm().send(json.dumps(request).encode(), output, stderr.fileno(), ended)
+            _warm().send(json.dumps(request).encode(), ended, output, stderr.fileno(), *given)
         finally:
             os.close(output)
             os.close(ended)
@@ -106,13 +114,26 @@ class _Server:
         self._process.wait()
 
     def send(self, request: bytes, *descriptors: int) -> None:
-        """Asks for a process; it has these for its output, its messages, and the news of its end."""
+        """Asks for a process; it has these for the news of its end, its output, its messages, and perhaps its input."""
         socket.send_fds(self._socket, [request], descriptors)
+
+    def fileno(self) -> int:
+        """Where requests go."""
+        return self._socket.fileno()
 
 
 @functools.cache
 def _warm() -> _Server:
     return _Server()
+
+
+def warm_command(path: Path) -> int:
+    """Writes an executable that runs commands of Haru warm, for a process which inherits the descriptor returned."""
+    number = _warm().fileno()
+    asking = Path(__file__).with_name("warm_command.py")
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -IS {asking} {number} "$@"\n')
+    path.chmod(0o755)
+    return number
 
 
 # -- the warm process -------------------------------------------------------------------------------------------------
@@ -136,7 +157,7 @@ def serve(requests: socket.socket) -> None:
             os.read(waking, _LONGEST)
             _tell_ends(told)
         if requests in ready:
-            request, (output, errors, ended) = _received(requests)
+            request, (ended, *streams) = _received(requests)
             if (pid := os.fork()) == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGINT, on_interrupt)
@@ -144,16 +165,16 @@ def serve(requests: socket.socket) -> None:
                 requests.close()
                 for descriptor in (ended, waking, wake, *told.values()):
                     os.close(descriptor)
-                _become(request, output, errors)
+                _become(request, *streams)
                 return
-            os.close(output)
-            os.close(errors)
+            for descriptor in streams:
+                os.close(descriptor)
             os.write(ended, b"%d\n" % pid)
             told[pid] = ended
 
 
 def _received(requests: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    data, descriptors, _, _ = socket.recv_fds(requests, _LONGEST, 3)
+    data, descriptors, _, _ = socket.recv_fds(requests, _LONGEST, 4)
     if not data:
         os._exit(0)  # the worker has ended
     return json.loads(data), descriptors
@@ -170,8 +191,8 @@ def _tell_ends(told: dict[int, int]) -> None:
         os.close(listener)
 
 
-def _become(request: dict[str, Any], output: int, errors: int) -> None:
-    for descriptor, number in ((output, 1), (errors, 2)):
+def _become(request: dict[str, Any], *streams: int) -> None:
+    for descriptor, number in zip(streams, (1, 2, 0), strict=False):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.environ.clear()

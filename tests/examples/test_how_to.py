@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from haru_process import Up, environment
+from warm_haru import warm_command
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
@@ -36,7 +37,9 @@ def test_commands_of_how_to_page_work(page: Path, tmp_path: Path, kubectl: str) 
     text = _with_free_ports(page.read_text()) if page.stem in LONG else page.read_text()
     script = "set -eu -o pipefail\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S))
     start = re.search(r"^\$ haru up (--profile \S+)", text, re.M)
-    env = environment(tmp_path, PATH=f"{_commands(tmp_path, kubectl)}:/usr/bin:/bin")
+    commands = tmp_path / "bin"
+    env = environment(tmp_path, PATH=f"{commands}:/usr/bin:/bin")
+    inherited = _make_commands(commands, kubectl)
     up = Up(tmp_path / "up", "--ephemeral", *start[1].split()) if start else None
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "examples").symlink_to(ROOT / "examples")
@@ -46,6 +49,7 @@ def test_commands_of_how_to_page_work(page: Path, tmp_path: Path, kubectl: str) 
         answer = subprocess.run(
             ["bash", "-c", script],
             env=env,
+            pass_fds=[inherited],
             cwd=tmp_path / "work",
             capture_output=True,
             text=True,
@@ -71,12 +75,10 @@ def _with_free_ports(text: str) -> str:
     return re.sub(rf"\b({'|'.join(named)})\b", lambda match: free[match[1]], text)
 
 
-def _commands(home: Path, kubectl: str) -> Path:
-    """A folder with `haru`, `python3` and `kubectl`."""
-    folder = home / "bin"
+def _make_commands(folder: Path, kubectl: str) -> int:
+    """A folder with `haru`, `python3` and `kubectl`; the descriptor that they inherit."""
     folder.mkdir()
-    for name, what in (("haru", f"{sys.executable} -m haru"), ("python3", sys.executable)):
-        (folder / name).write_text(f'#!/bin/sh\nexec {what} "$@"\n')
-        (folder / name).chmod(0o755)
+    (folder / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (folder / "python3").chmod(0o755)
     (folder / "kubectl").symlink_to(kubectl)
-    return folder
+    return warm_command(folder / "haru")
