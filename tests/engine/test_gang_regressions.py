@@ -311,3 +311,26 @@ def test_gang_whose_members_take_all_devices_of_a_node_is_refused_with_proof(ext
     assert run([*objects, pod_group("g", 2)]).status == "scheduled"
     refused = run([*objects, pod_group("g", 3)])
     assert (refused.status, len(refused.placed)) == ("unschedulable", 0), refused.message
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(("members", "status"), [(2, "scheduled"), (4, "scheduled"), (5, "unschedulable")])
+def test_gang_takes_smaller_shares_of_one_device_where_larger_ones_leave_too_little(
+    members: int, status: str, apart: bool
+) -> None:
+    """Each would rather have three parts of four, but has enough with one; with rules between pods, and without."""
+
+    def share(name: str, memory: str) -> Obj:
+        ask = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+        return {"name": name, **ask, "capacity": {"requests": {"memory": memory}}}
+
+    device = {"name": "d0", "allowMultipleAllocations": True, "capacity": {"memory": {"value": "4"}}}
+    objects = [device_class(), node("n0"), node("n1"), resource_slice("", [device], pool="net", allNodes=True)]
+    term = {"labelSelector": {"matchLabels": {"other": "job"}}, "topologyKey": "kubernetes.io/hostname"}
+    rules = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term] * apart}}
+    for number in range(members):
+        request = {"name": "gpu", "firstAvailable": [share("much", "3"), share("little", "1")]}
+        objects.append(pod(f"m{number}", group="g", claims=[f"c{number}"], affinity=rules))
+        objects.append(claim(f"c{number}", requests=[request]))
+    decision = run([*objects, pod_group("g", members)])
+    assert decision.status == status, decision.message

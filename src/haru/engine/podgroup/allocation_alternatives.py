@@ -1,13 +1,14 @@
 """Enumerate all ways to allocate claims on a node, starting with the allocator's first answer.
 
 When an allocation does not help the rest of a group, the enumeration runs the allocator again with one of its devices
-left out, once for each device. Every other allocation lacks at least one of them, so none is missed.
+left out, once for each device. Every other allocation lacks at least one of them, but for those that take other shares
+of the same devices: alternatives that were given a share are left out by turns as well. So none is missed.
 Source: our own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -26,6 +27,8 @@ from haru.engine.state.overlay import Overlay
 from haru.kube.meta import Obj
 
 _NOWHERE = Placement()
+_Alternative = tuple[str, str]
+"""A claim and, as `request/alternative`, what was chosen in it."""
 
 
 def allocation_alternatives(
@@ -35,50 +38,76 @@ def allocation_alternatives(
     if not claims:
         yield ()
         return
-    ask: Callable[[DeviceSnapshot], object] = partial(
+    ask: Callable[..., object] = partial(
         allocate,
         allocated=overlay.allocated,
         node=NodeView(node.name, node.labels),
-        claims=claims,
         features=options.features,
         new_share_id=options.new_share_id,
         step_budget=options.budgets.step_budget,
         scoring=options.profile.packing,
     )
-    devices = overlay.snapshot.devices
-    waiting: list[frozenset[DeviceId]] = [frozenset()]
-    known: set[frozenset[DeviceId]] = set(waiting)
-    offered: set[frozenset[DeviceId]] = set()
+    everywhere = overlay.snapshot.devices
+    waiting: list[tuple[frozenset[DeviceId], frozenset[_Alternative]]] = [(frozenset(), frozenset())]
+    known = set(waiting)
+    offered: set[Hashable] = set()
     while waiting:
-        left_out = waiting.pop(0)
-        results = _answer(ask, _without(devices, left_out), budget)
+        devices, alternatives = waiting.pop(0)
+        left = _with_other_alternatives(claims, alternatives)
+        if any(not request.asks for claim in left for request in claim.requests):
+            continue
+        results = _answer(partial(ask, _without(everywhere, devices), claims=left), budget)
         if results is None:
             continue
-        used = _devices_of(results)
-        if used not in offered:
-            offered.add(used)
+        shares = _shared_alternatives(claims, results)
+        key = _devices_of(results), shares
+        if key not in offered:
+            offered.add(key)
             yield results
         exchangeable = _exchangeable(claims, results)
         if exchangeable is None:
             budget.unproven = True
             return
-        for device in sorted(exchangeable):
-            fewer = left_out | {device}
+        more = [(devices | {device}, alternatives) for device in sorted(exchangeable)]
+        more += [(devices, alternatives | {chosen}) for chosen in sorted(shares)]
+        for fewer in more:
             if fewer not in known:
                 known.add(fewer)
                 waiting.append(fewer)
 
 
-def _answer(
-    ask: Callable[[DeviceSnapshot], object], devices: DeviceSnapshot, budget: SearchBudget
-) -> tuple[Obj, ...] | None:
+def _answer(ask: Callable[[], object], budget: SearchBudget) -> tuple[Obj, ...] | None:
     budget.spend()
     try:
-        answer = ask(devices)
+        answer = ask()
     except GaveUp:
         budget.unproven = True
         return None
     return None if isinstance(answer, DoesNotFit) else tuple(getattr(answer, "results", ()))
+
+
+def _shared_alternatives(claims: Sequence[Claim], results: Sequence[Obj]) -> frozenset[_Alternative]:
+    """Return the alternatives that were given a share of a device: another one may take another share of it."""
+    return frozenset(
+        (claim.name, result["request"])
+        for claim, allocation in zip(claims, results, strict=True)
+        for result in (allocation.get("devices") or {}).get("results") or ()
+        if result.get("shareID") and "/" in result["request"]
+    )
+
+
+def _with_other_alternatives(claims: Sequence[Claim], left_out: frozenset[_Alternative]) -> Sequence[Claim]:
+    if not left_out:
+        return claims
+    return [
+        claim._replace(
+            requests=tuple(
+                request._replace(asks=tuple(a for a in request.asks if (claim.name, a.result_name) not in left_out))
+                for request in claim.requests
+            )
+        )
+        for claim in claims
+    ]
 
 
 def _exchangeable(claims: Sequence[Claim], results: Sequence[Obj]) -> frozenset[DeviceId] | None:
