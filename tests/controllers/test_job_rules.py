@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from haru.controllers.job_indexes import format_indexes, parse_indexes
 from haru.controllers.job_pods import change_of, job_pod
 from haru.controllers.job_policies import judge, success
-from haru.controllers.job_retries import FAILURES, IGNORED_FAILURES, finished_at, index_delay, restart_delay
+from haru.controllers.job_retries import FAILURES, IGNORED_FAILURES, ending_of, finished_at, index_delay, restart_delay
 from haru.controllers.job_status import status_of
 from haru.controllers.job_tracking import TRACKING, tally
 from haru.controllers.job_verdict import verdict_of
@@ -143,7 +143,7 @@ def ended(phase, seconds):
     ],
 )
 def test_restart_delay_grows_with_recent_failures(pods, delay):
-    assert restart_delay(pods, NOW) == delay
+    assert restart_delay([ended for pod in pods if (ended := ending_of(pod))], NOW) == delay
 
 
 # -- policies ---------------------------------------------------------------------------------------------------------

@@ -8,8 +8,11 @@ KEP-4368 (managedBy).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
+
+from cachetools import FIFOCache
 
 from haru.client.informer import object_key
 from haru.client.workqueue import WorkQueue
@@ -17,7 +20,7 @@ from haru.controllers.base import Context, slow_start
 from haru.controllers.controller_refs import ClaimRule, claim
 from haru.controllers.job_groups import GroupPending, JobGroups
 from haru.controllers.job_pods import change_of, job_pod
-from haru.controllers.job_retries import restart_delay
+from haru.controllers.job_retries import Ending, ending_of, restart_delay
 from haru.controllers.job_status import announcements, status_of
 from haru.controllers.job_tracking import TRACKING, Tally, fails_by_index, tally
 from haru.controllers.job_verdict import Verdict, is_finished, true_condition, until_deadline, verdict_of
@@ -31,6 +34,9 @@ from haru.kube.meta import Obj, controller_of, has_finalizer, is_being_deleted, 
 
 _MANAGER = "kubernetes.io/job-controller"
 _BURST = 500
+_REMEMBERED_JOBS = 10_000
+_REMEMBERED_PODS = 8
+"""More failures do not make the wait longer."""
 
 
 def _by_job(pod: Mapping[str, Any]) -> Iterable[str]:
@@ -53,6 +59,8 @@ class JobController(PodOwnerController):
         self.jobs = self.sets
         self.pods.add_index("job", _by_job)
         self.jobs.add_handler(on_delete=self.enqueue)
+        self._gone: FIFOCache[str, deque[Ending]] = FIFOCache(_REMEMBERED_JOBS)
+        self.pods.add_handler(on_delete=self._pod_gone)
         self.groups: JobGroups | None = None
         grouped = context.gates.enabled("WorkloadWithJob")
         if grouped and context.serves(WORKLOADS) and context.serves(POD_GROUPS):
@@ -62,6 +70,12 @@ class JobController(PodOwnerController):
         super()._dependent_changed(obj)
         if controller_of(obj) is None and has_finalizer(obj, TRACKING):
             self.orphans.add(object_key(obj))
+
+    def _pod_gone(self, pod: Obj) -> None:
+        """A pod that ended counts for the wait before the next one though it is no longer there."""
+        owner = controller_of(pod)
+        if owner is not None and (ended := ending_of(pod)) is not None:
+            self._gone.setdefault(owner["uid"], deque(maxlen=_REMEMBERED_PODS)).append(ended)
 
     def background(self) -> Iterable[Callable[[], Any]]:
         """Pods whose reference to a Job was taken away."""
@@ -132,6 +146,10 @@ class JobController(PodOwnerController):
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
+    def _restart_delay(self, job: Obj, pods: Sequence[Obj]) -> float:
+        there = [ended for pod in pods if (ended := ending_of(pod)) is not None]
+        return restart_delay([*self._gone.get(uid_of(job), ()), *there], self.now())
+
     async def _manage(self, job: Obj, counted: Tally, verdict: Verdict | None, pods: Sequence[Obj]) -> float | None:
         await bounded(counted.strays, lambda pod: self._delete(job, pod))
         if verdict is not None and verdict.failed:
@@ -146,7 +164,7 @@ class JobController(PodOwnerController):
         await self._drop(job, counted, change.surplus)
         if not change.missing:
             return change.again
-        if not fails_by_index(job) and (delay := restart_delay(pods, self.now())) > 0:
+        if not fails_by_index(job) and (delay := self._restart_delay(job, pods)) > 0:
             return delay
         group: str | None = None
         if self.groups is not None:

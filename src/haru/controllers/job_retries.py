@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from haru.controllers.job_policies import judge
 from haru.controllers.objects import is_terminal, phase_of
-from haru.kube.meta import Obj, annotations_of, get_condition
+from haru.kube.meta import annotations_of, get_condition
 from haru.kube.names import parse_time
 
 FAILURES = "batch.kubernetes.io/job-index-failure-count"
@@ -43,16 +43,30 @@ def finished_at(pod: Mapping[str, Any]) -> datetime | None:
     return parse_time(created) if created else None
 
 
-def restart_delay(pods: Sequence[Obj], now: datetime, base: float = _BASE_SECONDS, cap: float = _CAP_SECONDS) -> float:
+class Ending(NamedTuple):
+    """When a pod ended, and how."""
+
+    at: datetime
+    failed: bool
+
+
+def ending_of(pod: Mapping[str, Any]) -> Ending | None:
+    """How a pod ended; None while it may run."""
+    at = finished_at(pod) if is_terminal(pod) else None
+    return Ending(at, phase_of(pod) == "Failed") if at is not None else None
+
+
+def restart_delay(
+    endings: Sequence[Ending], now: datetime, base: float = _BASE_SECONDS, cap: float = _CAP_SECONDS
+) -> float:
     """How long to wait before another pod, in seconds: it doubles with each failure since the last success."""
-    ended = [(at, pod) for pod in pods if is_terminal(pod) and (at := finished_at(pod)) is not None]
-    ended.sort(key=lambda item: item[0])
+    ended = sorted(endings, key=lambda ending: (ending.at, not ending.failed))
     failures = 0
-    for _, pod in reversed(ended):
-        if phase_of(pod) == "Succeeded":
+    for ending in reversed(ended):
+        if not ending.failed:
             break
         failures += 1
-    return _remaining(failures, ended[-1][0], now, base, cap) if failures else 0.0
+    return _remaining(failures, ended[-1].at, now, base, cap) if failures else 0.0
 
 
 def index_delay(failed: Mapping[str, Any], now: datetime) -> float:

@@ -185,6 +185,8 @@ class StatefulSetController(PodOwnerController):
                     await self._create_claim(stateful_set, body, name)
             made = await self.create(self.pods, stateful_pod(stateful_set, ordinal, revision))
         except StatusError as error:
+            if error.reason == "AlreadyExists":
+                raise  # a pod that is not the set's has the name; once it is gone there is another try
             text = f"Create Pod {name} in StatefulSet {name_of(stateful_set)} failed error: {error}"
             self.events.event(stateful_set, "Warning", "FailedCreate", text)
             raise
