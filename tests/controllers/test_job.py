@@ -200,3 +200,22 @@ async def test_finished_job_is_deleted_after_ttl(cluster):
         return await cluster.get(JOBS, "j") is None and not await cluster.items(PODS)
 
     await cluster.eventually(gone)
+
+
+async def test_pod_that_was_deleted_while_it_ran_is_not_replaced_at_once(cluster):
+    await cluster.create(JOBS, job(backoffLimit=6))
+    await cluster.start(NAME)
+
+    async def made():
+        return await cluster.items(PODS)
+
+    (pod,) = await cluster.eventually(made)
+    await cluster.client.delete(PODS, pod["metadata"]["name"], "ns")
+    failed = {"status": {"phase": "Failed"}}
+    await cluster.client.patch(PODS, pod["metadata"]["name"], failed, "ns", subresource="status")
+
+    async def counted():
+        return (await cluster.get(JOBS, "j"))["status"].get("failed") == 1 and not await cluster.items(PODS)
+
+    await cluster.eventually(counted)
+    await cluster.always(counted)

@@ -30,6 +30,11 @@ _REASONS = {
         "ResourcesDiscovered",
         "All resources successfully discovered",
     ),
+    "NamespaceDeletionGroupVersionParsingFailure": (
+        "GroupVersionParsingFailed",
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
     "NamespaceDeletionContentFailure": (
         "ContentDeletionFailed",
         "ContentDeleted",
