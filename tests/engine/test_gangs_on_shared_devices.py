@@ -225,3 +225,46 @@ def test_consumed_shares_are_counted_per_device() -> None:
         return [{"devices": {"results": [{**share, "device": name}]}} for name in names]
 
     assert _devices(taken("d", "d", "e")) == _devices(taken("e", "d", "d")) != _devices(taken("d", "e", "e"))
+
+
+@st.composite
+def shares(draw: st.DrawFn) -> tuple[list[Obj], list[list[Obj]]]:
+    """Up to three devices, most of which can be shared, and what members ask of them, the largest share first."""
+    whole: Obj = {"capacity": {"memory": {"value": "2"}}}
+    shareable = [
+        {"allowMultipleAllocations": True, "capacity": {"memory": {"value": value}}} for value in ("3", "4", "5")
+    ]
+    found = draw(st.lists(st.sampled_from([whole, *shareable, *shareable]), min_size=1, max_size=2))
+    amounts = st.sampled_from([[3, 1], [2, 1], [3, 2, 1], [2], [1]])
+    members = draw(st.lists(st.lists(amounts, min_size=1, max_size=2), min_size=3, max_size=4))
+    listed = [
+        [{"name": f"r{number}", "firstAvailable": _larger_first(each)} for number, each in enumerate(member)]
+        for member in members
+    ]
+    return [{"name": f"d{number}", **one} for number, one in enumerate(found)], listed
+
+
+def _larger_first(amounts: list[int]) -> list[Obj]:
+    ask = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    return [
+        {"name": f"s{amount}", **ask, "capacity": {"requests": {"memory": str(amount)}}}
+        for amount in sorted(amounts, reverse=True)
+    ]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(shares())
+def test_search_member_by_member_finds_shares_that_joint_allocation_finds(
+    case: tuple[list[Obj], list[list[Obj]]],
+) -> None:
+    """Rules between pods that concern nobody: each member is tried by itself then."""
+    term = {"labelSelector": {"matchLabels": {"other": "job"}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    found = []
+    for rules in ({}, {"affinity": apart}):
+        objects = [device_class(), node("n0"), resource_slice("n0", case[0]), pod_group("g", len(case[1]))]
+        for number, requests in enumerate(case[1]):
+            objects.append(pod(f"m{number}", group="g", claims=[f"c{number}"], **rules))
+            objects.append(claim(f"c{number}", requests=requests))
+        found.append(decide_all(objects, "g").status)
+    assert found[0] == found[1]

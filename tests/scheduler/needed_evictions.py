@@ -29,8 +29,10 @@ def vain_evictions(
     for name in sorted(victims):
         if of_pods[name]["spec"].get("priority", 0) >= priority:
             yield f"{name} is no less important"
-    # For a single pod one node is freed, for a group any of them.
-    node = None if group is not None else decision.nominated[0].node
+    # For a single pod one node is freed, for a group any of them, and for rules between pods what is on other nodes.
+    node: str | None = decision.nominated[0].node
+    if group is not None or any(eviction.node != node for eviction in decision.evictions):
+        node = None
     placed = len(_decided(_left(everything, victims | going), pods, group, node).placed)
     if placed < len(decision.nominated):
         yield f"{sorted(victims)} are not enough, with {sorted(going)} that go anyway: {placed} have a place"
