@@ -437,7 +437,8 @@ def driven(objects: list[Obj], before: list[Obj], remedy: Any) -> list[Obj]:
     for maker in [o for o in objects if o["kind"] in ("ReplicaSet", "StatefulSet", "Job")]:
         surplus = surplus_of(maker, remedy, objects)
         objects = applied(objects, [{"action": "delete", "object": obj} for obj in surplus])
-    if remedy.kind == "RemoveDeviceTaint" and not remedy.changes:
+    by_driver = remedy.kind == "RemoveDeviceTaint" and not remedy.changes
+    if by_driver or (remedy.kind == "Combination" and "remove device taint" in remedy.summary):
         for obj in objects:
             for device in obj["spec"].get("devices") or () if obj["kind"] == "ResourceSlice" else ():
                 device.pop("taints", None)
@@ -454,7 +455,7 @@ TABLE = [
 def test_confirmed_remedy_makes_subject_fit(name: str, objects: list[Obj], kind: str, subject: str) -> None:
     answer = told(objects, kind, subject)
     for remedy in answer.remedies:
-        if not remedy.confirmed or remedy.kind == "Combination":
+        if not remedy.confirmed:
             continue
         changed = driven(applied(objects, list(remedy.changes)), objects, remedy)
         if remedy.kind == "MoveWork":
@@ -531,3 +532,12 @@ def test_verdict_and_reasons_are_equal_without_remedies() -> None:
         alone = explain(snapshot, row.kind, subject, remedies=False)  # type: ignore[arg-type]
         assert (alone.verdict, [r.type for r in alone.reasons]) == (row.verdict, row.reasons), row.name
         assert not alone.remedies
+
+
+def test_combination_scales_down_who_would_make_pods_again() -> None:
+    held = made_by("StatefulSet/web", taken("a", "gpu-0", name="web-0"), {"replicas": 1})
+    objects = [CLASS, *on("a", gpus(1), taints=[NODE_TAINT]), *held, *wants(1)]
+    [remedy] = [remedy for remedy in told(objects, "pod", "p").remedies if remedy.kind == "Combination"]
+    assert remedy.summary == "scale statefulset/web to 0 (frees 1 device), remove the taints of a"
+    then = told(driven(applied(objects, list(remedy.changes)), objects, remedy), "pod", "p")
+    assert then.verdict == "Starting", then

@@ -78,6 +78,12 @@ def frees_text(snapshot: Snapshot, held: tuple[HeldClaim, ...]) -> str:
     return ", ".join(f"{count} {name}" if name else counted(count, "device") for name, count in sorted(counts.items()))
 
 
+def freed_text(snapshot: Snapshot, pods: Iterable[PodInfo]) -> str:
+    """Return what becomes free with pods; a claim of several of them is counted once."""
+    claims = {held.claim: held for pod in pods for held in held_by(snapshot, pod)}
+    return frees_text(snapshot, tuple(claims.values()))
+
+
 def allocated_twice(snapshot: Snapshot, holds: Iterable[HeldClaim]) -> list[Reason]:
     """One reason for each device that another claim holds, too, although it cannot."""
     held = (device for one in holds for device in one.devices if not device.admin)

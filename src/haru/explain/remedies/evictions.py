@@ -15,7 +15,7 @@ from haru.engine.podgroup import UnansweredError
 from haru.engine.state import PodInfo, consumer_key, workload_of
 from haru.explain import hypothesis
 from haru.explain.changes import create, delete, listed, pod_manifest
-from haru.explain.diagnosis.allocations import frees_text, held_by
+from haru.explain.diagnosis.allocations import freed_text
 from haru.explain.diagnosis.diagnosis import Diagnosis
 from haru.explain.diagnosis.verdict import Victim, least, running_work
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
@@ -76,28 +76,11 @@ def evict(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagn
         return
     yield from move(snapshot, work, options, ended)
     pods = [pod for unit in ended for pod in unit.pods]
-    groups, changes = _groups_with_claims(snapshot, pods), deletions(snapshot, pods)
-    owners = Counter(workload_of(pod) for pod in pods)
-
-    def frees(gone: Sequence[PodInfo]) -> str:
-        claims = {held.claim: held for pod in gone for held in held_by(snapshot, pod)}
-        return frees_text(snapshot, tuple(claims.values()))
-
-    freed = frees(pods)
-    if len(pods) == 1:
-        owner = workload_of(pods[0])
-        own = owner in (f"pod/{pods[0].key.name}", "")
-        text = f"end pod {pods[0].key.name}" if own else f"end {owner} pod {pods[0].key.name}"
-    else:
-        shown = listed([f"{count} of {owner}" for owner, count in owners.most_common()])
-        text = f"end {len(pods)} pods, {shown}: {listed([p.key.name for p in pods])}"
-    if groups:
-        text += f" and PodGroup {listed([name for name, _ in map(_named, groups)])}, which would keep its claims"
-    text += f" (frees {freed})" if freed else ""
-    own_priority = max((p.priority for p in work.pending(snapshot)), default=0)
+    text, changes = _end_text(snapshot, pods), deletions(snapshot, pods)
+    own_priority = _priority(snapshot, work)
     above = max(unit.priority for unit in ended) > own_priority
     cost = 10 + len(pods) + (_MORE_IMPORTANT if above else 0)
-    fewer = list(fewer_pods(snapshot, work, options, pods, frees))
+    fewer = list(fewer_pods(snapshot, work, options, pods))
     yield from (replace(one, cost=cost - len(pods) + one.cost - 1) for one in fewer)
     if any(_takes_again(pod, own_priority) for pod in pods):
         return
@@ -110,6 +93,38 @@ def evict(snapshot: Snapshot, work: WorkloadUnit, options: Options, found: Diagn
     elif new is not None:
         then = f" that then wait, unless {_stopped(makers)}" if new < len(pods) else ""
         yield Remedy("Evict", text, changes, cost, True, _costs(ended, makers, then))
+
+
+def ending(snapshot: Snapshot, work: WorkloadUnit, options: Options, pods: Sequence[PodInfo]) -> Remedy | None:
+    """Return how to end pods so that those made in their place leave the work its own; None if nothing ensures it."""
+    fewer = next(fewer_pods(snapshot, work, options, pods), None)
+    if fewer is not None:
+        return fewer
+    own_priority = _priority(snapshot, work)
+    if any(_takes_again(pod, own_priority) for pod in pods) or placed_anew(snapshot, work, options, pods) is None:
+        return None
+    lost = f"{counted(len(pods), 'running pod')} lost"
+    return Remedy("Evict", _end_text(snapshot, pods), deletions(snapshot, pods), len(pods), True, lost)
+
+
+def _priority(snapshot: Snapshot, work: WorkloadUnit) -> int:
+    return max((pod.priority for pod in work.pending(snapshot)), default=0)
+
+
+def _end_text(snapshot: Snapshot, pods: Sequence[PodInfo]) -> str:
+    owners = Counter(workload_of(pod) for pod in pods)
+    if len(pods) == 1:
+        owner = workload_of(pods[0])
+        own = owner in (f"pod/{pods[0].key.name}", "")
+        text = f"end pod {pods[0].key.name}" if own else f"end {owner} pod {pods[0].key.name}"
+    else:
+        shown = listed([f"{count} of {owner}" for owner, count in owners.most_common()])
+        text = f"end {len(pods)} pods, {shown}: {listed([p.key.name for p in pods])}"
+    groups = _groups_with_claims(snapshot, pods)
+    if groups:
+        text += f" and PodGroup {listed([name for name, _ in map(_named, groups)])}, which would keep its claims"
+    freed = freed_text(snapshot, pods)
+    return f"{text} (frees {freed})" if freed else text
 
 
 def deletions(snapshot: Snapshot, pods: Sequence[PodInfo]) -> tuple[Obj, ...]:

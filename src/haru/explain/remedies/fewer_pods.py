@@ -16,6 +16,7 @@ from haru.engine import Options, Snapshot
 from haru.engine.state import PodInfo
 from haru.explain import hypothesis
 from haru.explain.changes import delete, listed, patch
+from haru.explain.diagnosis.allocations import freed_text
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.makers import told_by
@@ -39,9 +40,7 @@ class _Fewer:
     """What else it costs."""
 
 
-def fewer_pods(
-    snapshot: Snapshot, work: WorkloadUnit, options: Options, pods: Sequence[PodInfo], frees: Callable[[Pods], str]
-) -> Iterator[Remedy]:
+def fewer_pods(snapshot: Snapshot, work: WorkloadUnit, options: Options, pods: Sequence[PodInfo]) -> Iterator[Remedy]:
     """Return the same pods to end for good, or as few others of the same workloads as help.
 
     Nothing where one of them is made by who is not known. The cost of a remedy is the number of pods that it ends.
@@ -65,19 +64,19 @@ def fewer_pods(
         for way in ways[0]:
             if way.kind not in found and all(map(fits, way.ends)):
                 found[way.kind] = way
-                yield _remedy([way], frees)
+                yield _remedy(snapshot, [way])
     elif fits(tuple(pod for way in ways for pod in way[-1].ends[0])):
-        yield _remedy([way[-1] for way in ways], frees)
+        yield _remedy(snapshot, [way[-1] for way in ways])
 
 
-def _remedy(ways: Sequence[_Fewer], frees: Callable[[Pods], str]) -> Remedy:
+def _remedy(snapshot: Snapshot, ways: Sequence[_Fewer]) -> Remedy:
     ended = tuple(pod for way in ways for pod in way.ends[0])
     running = [pod.key.name for pod in ended if pod.node]
     kind = next((way.kind for way in ways if way.kind != "Evict"), "Evict")
     text = listed([way.text for way in ways])
     if all(way.kind == "ScaleDown" for way in ways):
         text = f"scale {listed([way.text.removeprefix('scale ') for way in ways])}"
-    freed = frees(ended)
+    freed = freed_text(snapshot, ended)
     text += f" (frees {freed})" if freed else ""
     names = f": {listed(running)}" if all(len(way.ends) == 1 for way in ways) else ""
     also = dict.fromkeys(way.also for way in ways if way.also)

@@ -27,7 +27,7 @@ from haru.explain.remedies import near_names
 from haru.explain.remedies.add_nodes import add_nodes, different_nodes, other_nodes
 from haru.explain.remedies.attribute_names import meant_selectors
 from haru.explain.remedies.device_taints import by_driver, device_taints, repelling_taints, taint_removal
-from haru.explain.remedies.evictions import deletions, evict, placed_anew
+from haru.explain.remedies.evictions import ending, evict
 from haru.explain.remedies.makers import is_of_same_maker
 from haru.explain.remedies.node_changes import label_nodes, uncordon, untaint_nodes
 from haru.explain.remedies.node_openings import Openings
@@ -49,7 +49,9 @@ _COSTS = "all of it at once: no single one of these is enough"
 
 @dataclass(frozen=True, slots=True)
 class _Switch:
-    text: str
+    """Something that may be lifted. How the pods that one ends are ended is said for all such switches together."""
+
+    summary: str
     apply: Callable[[Snapshot], Snapshot]
     changes: tuple[Obj, ...]
     cost: int
@@ -70,12 +72,20 @@ def combined(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> Iterat
         fewer = [other for other in kept if other is not switch]
         if fits(fewer):
             kept = fewer
+    if not kept:
+        return
+    doors = [switch for switch in kept if not switch.ended]
     ended = [pod for switch in kept for pod in switch.ended]
-    opened = reduce(lambda s, switch: switch.apply(s), (one for one in kept if not one.ended), snapshot)
-    if kept and placed_anew(opened, work, options, ended) is not None:
-        text = listed([switch.text for switch in kept])
-        changes = tuple(change for switch in kept for change in switch.changes)
-        yield Remedy("Combination", text, changes, sum(switch.cost for switch in kept), True, _COSTS)
+    opened = reduce(lambda s, switch: switch.apply(s), doors, snapshot)
+    ways: list[_Switch | Remedy] = list(doors)
+    if ended:
+        end = ending(opened, work, options, ended)
+        if end is None:
+            return
+        ways.insert(0, end)
+    text = listed([way.summary for way in ways])
+    changes = tuple(change for way in ways for change in way.changes)
+    yield Remedy("Combination", text, changes, sum(switch.cost for switch in kept), True, _COSTS)
 
 
 def _switches(snapshot: Snapshot, work: WorkloadUnit) -> Iterator[_Switch]:
@@ -88,7 +98,7 @@ def _switches(snapshot: Snapshot, work: WorkloadUnit) -> Iterator[_Switch]:
     own = is_of_same_maker(snapshot, work)
     for unit in (unit for unit in victims(snapshot, work) if not any(map(own, unit.pods))):
         paths = [pod.key.path for pod in unit.pods]
-        yield _Switch(f"end {unit.name}", _without(paths), deletions(snapshot, unit.pods), 10 + len(paths), unit.pods)
+        yield _Switch("", _without(paths), (), 10 + len(paths), unit.pods)
 
 
 def _node_switches(snapshot: Snapshot, name: str) -> Iterator[_Switch]:
