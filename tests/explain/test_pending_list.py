@@ -92,6 +92,18 @@ def test_row_of_pods_that_a_quota_refuses_beside_running_ones_does_not_say_that_
     assert "2 more pods not made: exceeded quota" in row.explanation.summary
 
 
+def test_gang_that_a_quota_refuses_in_part_is_one_row() -> None:
+    full = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"}, "spec": {"hard": {"pods": "1"}},
+            "status": {"hard": {"pods": "1"}, "used": {"pods": "1"}}}  # fmt: skip
+    maker = workload("Job", "train", 3, completionMode="Indexed", completions=3)
+    maker["metadata"]["uid"] = "default-train"
+    group, made, *_ = gang("train", 3)
+    found = Snapshot.of([*cluster(cpu=1), full, maker, group, of("Job", "train", made)]).explain_pending(now=NOW)
+    assert [(row.what, row.pods, row.names) for row in found.rows] == [("job/train", 3, ("train-0",))]
+    assert found.rows[0].explanation.remedies[0].summary == "raise the quota full to pods=3"
+    assert found.total == "3 pods of 1 workload wait in namespace default"
+
+
 def test_pods_of_one_workload_that_wait_for_different_reasons_are_rows_of_their_own() -> None:
     pods = [of("StatefulSet", "db", pod(f"db-{n}", cpu="4000" if n else "1", schedulingGates=gates)) for n, gates in
             ((0, [{"name": "quota"}]), (1, []), (2, []))]  # fmt: skip

@@ -130,10 +130,14 @@ def pending_row_steps(
     options = hypothetical_options()
     classes: dict[object, list[Waiter]] = {}
     by_labels = any(pod.terms for pod in snapshot.pods.values())
-    for unit in waiters(snapshot):
-        if any(map(choice.pods, unit.pods)):
-            classes.setdefault(_class_of(snapshot, unit, options, by_labels=by_labels), []).append(unit)
     makers = list(_makers_without_pods(snapshot, choice))
+    incomplete: dict[str, tuple[PodInfo, ...]] = {str(maker["metadata"].get("uid")): () for _, maker, _ in makers}
+    for unit in waiters(snapshot):
+        owner = str((unit.pods[0].controller or {}).get("uid"))
+        if unit.work.group is not None and owner in incomplete:
+            incomplete[owner] = unit.pods  # they wait for those that are not made
+        elif any(map(choice.pods, unit.pods)):
+            classes.setdefault(_class_of(snapshot, unit, options, by_labels=by_labels), []).append(unit)
     ordered = sorted(classes.values(), key=lambda units: -sum(len(unit.pods) for unit in units))
     question = _Question(now, options, unread, gates)
     total = len(ordered) + len(makers)
@@ -145,7 +149,8 @@ def pending_row_steps(
         rows.append(replace(row, is_searched=searched or not remedies))
     for number, (kind, maker, missing) in enumerate(makers, len(ordered)):
         yield number, total
-        rows.append(_maker_row(snapshot, kind, maker, missing, question, remedies=remedies))
+        members = incomplete[str(maker["metadata"].get("uid"))]
+        rows.append(_maker_row(snapshot, kind, maker, missing, members, question, remedies=remedies))
     return _sorted(rows)
 
 
@@ -238,8 +243,16 @@ _MAKER_KINDS: dict[str, SubjectKind] = {"Job": "job", "ReplicaSet": "replicaset"
 
 
 def _maker_row(
-    snapshot: Snapshot, kind: str, maker: Obj, missing: int, asked: _Question, *, remedies: bool
+    snapshot: Snapshot,
+    kind: str,
+    maker: Obj,
+    missing: int,
+    members: Sequence[PodInfo],
+    asked: _Question,
+    *,
+    remedies: bool,
 ) -> PendingRow:
+    """Pods that are not made, and the members of their gang that wait for them."""
     told = asked.explain(snapshot, _MAKER_KINDS[kind], maker, remedies=remedies)
     if told.verdict == "Runs":  # others of its pods do: the row is about those that are not made
         told = replace(told, verdict="FitsIf" if told.reasons else "Starting")
@@ -248,9 +261,9 @@ def _maker_row(
     what = f"{owner['kind'].lower()}/{owner['name']}" if owner is not None else f"{kind.lower()}/{name}"
     since = str(maker["metadata"].get("creationTimestamp") or "")
     first = next(iter(told.remedies), None)
-    pods = missing or int(maker["spec"].get("parallelism") or 1)
+    pods = len(members) + missing or int(maker["spec"].get("parallelism") or 1)
     starts = pods if first and first.confirmed else 0
-    return PendingRow(what, namespace, pods, 1, 0, (), since, told, starts)
+    return PendingRow(what, namespace, pods, 1, 0, tuple(pod.key.path for pod in members), since, told, starts)
 
 
 def _after_first_remedy(snapshot: Snapshot, told: Explanation) -> Snapshot | None:
