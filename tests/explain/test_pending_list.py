@@ -54,8 +54,19 @@ def test_table_of_everything_is_exact() -> None:
         "job/sweep        4      3h   FitsIf      -                             label dgx-h100-0 with pool=x\n"
         "podgroup/train   3      3h   NeverFits   8 devices of gpu.nvidia.com   ask for 4 devices instead of 8\n"
         "pod/large        1      3h   NeverFits   9 devices of gpu.nvidia.com   ask for 8 devices instead of 9\n"
-        "8 pods of 3 workloads wait in namespace default"
+        "8 pods of 3 workloads wait in namespace default\n"
+        "helps    label dgx-h100-0 with pool=x: kubectl label node dgx-h100-0 pool=x\n"
+        "more     haru explain pod/sweep-0 -n default"
     )
+
+
+def test_list_of_one_workload_says_the_command_to_begin_with() -> None:
+    pods = [of("ReplicaSet", "web", pod(f"web-{n}", nodeSelector={"pool": "x"})) for n in range(2)]
+    found = listed(cluster(cpu=1), *pods, about="replicaset/web")
+    step = "helps    label cpu-0 with pool=x: kubectl label node cpu-0 pool=x"
+    assert found.text().splitlines()[-2:] == [step, "more     haru explain pod/web-0 -n default"]
+    assert step not in found.text(wide=True), "it is in the table"
+    assert listed(cluster(cpu=1)).text() == "nothing waits in namespace default"
 
 
 def test_wide_table_has_all_columns() -> None:

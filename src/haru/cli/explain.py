@@ -170,7 +170,7 @@ def _show_groups(options: argparse.Namespace, snapshot: Snapshot, about: str) ->
     if parse_subject(about)[0] in _OF_PODS:
         found = snapshot.explain_pending(about, remedies=options.remedies)
         if len(found.rows) > 1:
-            _print_list(found, options)
+            _print_list(found, options, found.total)
 
 
 def _list(options: argparse.Namespace, about: str) -> int:
@@ -192,20 +192,20 @@ def _list(options: argparse.Namespace, about: str) -> int:
     elif options.output in ("json", "yaml"):
         show(found, options.output)
     else:
-        _print_list(found, options)
+        _print_list(found, options, found.below(wide=options.wide))
         for note in snapshot.left_out():
             print(f"({note})")
     return 0
 
 
-def _print_list(found: PendingList, options: argparse.Namespace) -> None:
+def _print_list(found: PendingList, options: argparse.Namespace, below: str) -> None:
     from haru.cli.terminal import print_lines, print_table
     from haru.explain import aligned
 
     if found.rows:
         head, rows = found.table(wide=options.wide)
         print_table(head, rows, aligned((head, rows)))
-    print_lines(found.total)
+    print_lines(below)
 
 
 def _is_found_in_snapshot(about: str) -> bool:

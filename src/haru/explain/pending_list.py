@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from haru.explain.pending_rows import PendingRow
 from haru.explain.render.columns import Table, aligned
-from haru.explain.render.pending_table import pending_html, pending_json, pending_table, total_text, trouble_text
+from haru.explain.render.pending_table import (
+    pending_html,
+    pending_json,
+    pending_table,
+    step_lines,
+    total_text,
+    trouble_text,
+)
 from haru.kube.meta import Obj
 
 
@@ -30,9 +37,13 @@ class PendingList:
         namespaces = len({row.namespace for row in self.rows}) > 1
         return pending_table(self.rows, self.now, wide=wide, namespaces=namespaces)
 
+    def below(self, *, wide: bool = False) -> str:
+        """The lines below the table: the sentence, and the command to begin with, which the wide table has itself."""
+        return "\n".join([self.total, *(() if wide else step_lines(self.rows))])
+
     def text(self, *, wide: bool = False) -> str:
-        """The table and the sentence below it."""
-        return "\n".join([aligned(self.table(wide=wide)), self.total] if self.rows else [self.total])
+        """The table and what stands below it."""
+        return "\n".join([*([aligned(self.table(wide=wide))] if self.rows else []), self.below(wide=wide)])
 
     def as_dict(self) -> Obj:
         """The ExplanationList object of haru.dev/v1alpha1."""

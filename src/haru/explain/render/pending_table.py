@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from haru.explain.pending_rows import PendingRow
 from haru.explain.render.columns import Table
 from haru.explain.render.json import to_json
+from haru.explain.render.labels import labelled
 from haru.explain.render.short import command_of, holding_stage, holding_text, remedy_text, shortage, shortage_json
 from haru.explain.render.wording import counted
 from haru.kube.meta import Obj
@@ -72,6 +73,15 @@ def total_text(rows: Sequence[PendingRow], where: str) -> str:
     left = sum(not row.is_searched for row in rows)
     more = f"; {counted(left, 'row')} of fewer pods name the command that searches for remedies" if left else ""
     return f"{counted(pods, 'pod')} of {counted(works, 'workload')} {verb} {where}{more}"
+
+
+def step_lines(rows: Sequence[PendingRow]) -> list[str]:
+    """What lets most of it start, with the command that makes the change, and where to read more of it."""
+    if not rows:
+        return []
+    first = rows[0]
+    helps = [remedy_text(first.remedy)] if first.remedy is not None and first.remedy.command else []
+    return [*labelled("helps", helps), *labelled("more", [command_of(first.explanation)])]
 
 
 def trouble_text(pods: Sequence[str]) -> str:
