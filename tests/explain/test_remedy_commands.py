@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from explain_world import Obj, gang, pod, template, told
+from explain_world import Obj, gang, pod, template, told, workload
 from hypothesis import given
 from hypothesis import strategies as st
 from kubectl_shell import json_patched, merged
@@ -114,6 +114,15 @@ def test_claim_from_template_is_made_again_after_its_template() -> None:
         " | kubectl replace --force -f -"
     )
     assert claim_step == "kubectl delete resourceclaim p-gpu -n default"
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "Job"])
+def test_claims_of_all_waiting_pods_of_a_workload_are_made_again_after_their_template(kind: str) -> None:
+    works = [workload(kind, name, 3, template="gpu") for name in ("web", "other")]
+    first = told(hoppers(), template(of="gpu.nvidia.co"), *works, about=f"{kind.lower()}/web").remedies[0]
+    assert first.command.split(" && ")[1:] == [
+        "kubectl delete resourceclaim web-0-gpu web-1-gpu web-2-gpu -n default"
+    ], "those of another workload are none of its own"
 
 
 def test_gang_members_are_gone_while_their_group_is_made_again() -> None:

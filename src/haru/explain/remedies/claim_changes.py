@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from haru.engine import Snapshot
 from haru.engine.plugins import resolve_claims
+from haru.engine.state import PodInfo
 from haru.explain.changes import delete, replacement
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.kube.meta import Obj, controller_of
@@ -43,30 +44,63 @@ def _with_requests(spec: Obj, change: Callable[[Obj], Obj]) -> Obj:
 def claim_changes(snapshot: Snapshot, changed: Mapping[str, Obj]) -> tuple[Obj, ...]:
     """A claim's spec never changes: the claim is deleted and made anew, from its template if it has one.
 
-    Then the template is replaced first, so that the controller makes claims as they are to be.
+    Then the template is replaced first, so that the controller makes claims as they are to be; for other waiting pods
+    of the same maker, too, whose claims are as that one was.
     """
     templates: dict[str, tuple[Obj, ...]] = {}
-    claims: list[Obj] = []
+    replaced: list[Obj] = []
+    made_anew: list[str] = []
     for path, claim in sorted(changed.items()):
         template = _template_of(snapshot, claim)
         if template is None:
-            claims += replacement(claim, claim["spec"], owned=True)
+            replaced += replacement(claim, claim["spec"], owned=True)
             continue
         spec = {**template["spec"], "spec": claim["spec"]}
         templates.setdefault(template["metadata"]["name"], replacement(template, spec))
-        claims.append(delete(claim["apiVersion"], claim["kind"], *reversed(path.split("/", 1))))
-    return (*(step for steps in templates.values() for step in steps), *claims)
+        made_anew.append(path)
+    made_anew += _siblings(snapshot, made_anew)
+    gone = (delete("resource.k8s.io/v1", "ResourceClaim", *reversed(path.split("/", 1))) for path in made_anew)
+    return (*(step for steps in templates.values() for step in steps), *replaced, *gone)
+
+
+def _siblings(snapshot: Snapshot, paths: Sequence[str]) -> list[str]:
+    """The claims yet to be allocated that were made for waiting pods of the same makers as claims like these were."""
+    specs: dict[tuple[str, str], Obj] = {}
+    for claim in (snapshot.claims[path] for path in paths):
+        user = _user(snapshot, claim)
+        if user is not None and user[0].controller is not None:
+            specs[user[0].controller["uid"], user[1]] = claim.get("spec") or {}
+    makers = {uid for uid, _ in specs}
+    found: set[str] = set()
+    for pod in snapshot.pods.values() if makers else ():
+        uid = (pod.controller or {}).get("uid")
+        if uid not in makers or pod.node or pod.terminal or pod.deleting:
+            continue
+        for made in pod.status.get("resourceClaimStatuses") or ():
+            path = f"{pod.key.namespace}/{made.get('resourceClaimName')}"
+            spec, claim = specs.get((uid, made.get("name"))), snapshot.claims.get(path) or {}
+            if spec is not None and claim.get("spec") == spec and not (claim.get("status") or {}).get("allocation"):
+                found.add(path)
+    return sorted(found.difference(paths))
 
 
 def _template_of(snapshot: Snapshot, claim: Obj) -> Obj | None:
     """The template that a pod's claim was made from, if it exists."""
-    owner = controller_of(claim)
-    namespace = claim["metadata"].get("namespace") or "default"
+    found = _user(snapshot, claim)
+    if found is None:
+        return None
+    pod, entry = found
+    name = next((use.template_name for use in pod.claims if use.name == entry), "")
+    template = snapshot.objects("ResourceClaimTemplate").get(f"{pod.key.namespace}/{name}")
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", **template} if template else None
+
+
+def _user(snapshot: Snapshot, claim: Obj) -> tuple[PodInfo, str] | None:
+    """The pod that a claim was made for, and by which entry of its spec."""
+    owner, namespace = controller_of(claim), claim["metadata"].get("namespace") or "default"
     pod = snapshot.pods.get(f"{namespace}/{owner['name']}") if owner is not None and owner["kind"] == "Pod" else None
     if pod is None:
         return None
     made = pod.status.get("resourceClaimStatuses") or ()
-    entry = next((s.get("name") for s in made if s.get("resourceClaimName") == claim["metadata"]["name"]), None)
-    name = next((use.template_name for use in pod.claims if use.name == entry), "")
-    found = snapshot.objects("ResourceClaimTemplate").get(f"{namespace}/{name}")
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", **found} if found else None
+    own = (str(e.get("name")) for e in made if e.get("resourceClaimName") == claim["metadata"]["name"])
+    return next(((pod, entry) for entry in own), None)

@@ -112,14 +112,13 @@ def _priority(snapshot: Snapshot, work: WorkloadUnit) -> int:
 
 
 def _end_text(snapshot: Snapshot, pods: Sequence[PodInfo]) -> str:
-    owners = Counter(workload_of(pod) for pod in pods)
+    names = listed([pod.key.name for pod in pods])
+    owners = Counter(owner for pod in pods if (owner := workload_of(pod)) not in ("", f"pod/{pod.key.name}"))
+    shown = listed([f"{count} of {owner}" for owner, count in owners.most_common()])
     if len(pods) == 1:
-        owner = workload_of(pods[0])
-        own = owner in (f"pod/{pods[0].key.name}", "")
-        text = f"end pod {pods[0].key.name}" if own else f"end {owner} pod {pods[0].key.name}"
+        text = f"end {' '.join(owners)} pod {names}" if owners else f"end pod {names}"
     else:
-        shown = listed([f"{count} of {owner}" for owner, count in owners.most_common()])
-        text = f"end {len(pods)} pods, {shown}: {listed([p.key.name for p in pods])}"
+        text = f"end {len(pods)} pods, {shown}: {names}" if owners else f"end {len(pods)} pods: {names}"
     groups = _groups_with_claims(snapshot, pods)
     if groups:
         text += f" and PodGroup {listed([name for name, _ in map(_named, groups)])}, which would keep its claims"
