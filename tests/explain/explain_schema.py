@@ -19,7 +19,7 @@ REMEDIES = (
     "CreateDeviceClass", "Uncordon", "Untaint", "Tolerate", "RemoveDeviceTaint", "TolerateDevices",
     "DeleteDeviceTaintRule", "GuardSelectors", "LabelNodes", "Evict", "LowerCount", "LowerMinCount", "AddNodes",
     "Combination", "RelaxSelector", "DropConstraint", "AcceptAlternative", "MoveWork", "CorrectName",
-    "RelaxNodeSelector", "UseScheduler", "Resume", "ScaleDown", "Suspend", "LowerParallelism",
+    "RelaxNodeSelector", "LowerRequest", "UseScheduler", "Resume", "ScaleDown", "Suspend", "LowerParallelism",
     "CreateVolumeClaim", "CreateVolume",
 )  # fmt: skip
 REMEDIES_AFTER_PENDING = (

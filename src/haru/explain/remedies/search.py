@@ -38,6 +38,7 @@ from haru.explain.remedies.relaxed_requests import (
     without_selectors,
 )
 from haru.explain.remedies.selectors import other_selector
+from haru.explain.remedies.smaller_amounts import smaller_amounts
 from haru.explain.remedies.smaller_work import smaller_gang, smaller_request
 from haru.explain.remedies.topology import other_topology_key
 from haru.explain.remedies.volumes import volume_remedies
@@ -212,6 +213,7 @@ def _ways(refused: RefusedWork, work: WorkloadUnit, reasons: Sequence[Reason]) -
     yield from label_nodes(openings)
     yield from smaller_gang(snapshot, work, options, fit)
     yield from smaller_request(openings, found)
+    yield from smaller_amounts(openings, found)
     yield from without_constraints(openings, found)
     yield from without_selectors(openings, found)
     yield from other_class(openings, found)
