@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from kubectl_shell import json_patched, merged
 from test_remedy_order import cordoned, hoppers, running, tainted
 
+from haru.api.changes import Apply
 from haru.api.snapshot import Snapshot
+from haru.explain import Explanation
 from haru.explain.remedies.json_diff import json_patch, merge_patch
 
 values = st.recursive(
@@ -114,6 +116,14 @@ def test_claim_from_template_is_made_again_after_its_template() -> None:
         " | kubectl replace --force -f -"
     )
     assert claim_step == "kubectl delete resourceclaim p-gpu -n default"
+
+
+def test_claim_of_a_template_that_was_mended_since_is_made_again_alone() -> None:
+    snapshot = hoppers().changed(Apply([template(of="gpu.nvidia.co"), pod("p", "gpu")]))
+    mended = Snapshot.of([*(obj for obj in snapshot if obj["kind"] != "ResourceClaimTemplate"), template()])
+    found = mended.explain("pod/p")
+    assert isinstance(found, Explanation)
+    assert found.remedies[0].command == "kubectl delete resourceclaim p-gpu -n default"
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "Job"])

@@ -56,7 +56,8 @@ def claim_changes(snapshot: Snapshot, changed: Mapping[str, Obj]) -> tuple[Obj, 
             replaced += replacement(claim, claim["spec"], owned=True)
             continue
         spec = {**template["spec"], "spec": claim["spec"]}
-        templates.setdefault(template["metadata"]["name"], replacement(template, spec))
+        if spec != template["spec"]:  # else somebody has mended it since
+            templates.setdefault(template["metadata"]["name"], replacement(template, spec))
         made_anew.append(path)
     made_anew += _siblings(snapshot, made_anew)
     gone = (delete("resource.k8s.io/v1", "ResourceClaim", *reversed(path.split("/", 1))) for path in made_anew)
