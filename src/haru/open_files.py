@@ -1,11 +1,12 @@
-"""The limit of open files: each connection of a client is one, and the soft limit of a shell is mostly 1,024.
+"""Open files: their limit, which each connection counts against (1,024 in most shells), and the standard streams.
 
-Source: Go's runtime, which raises it for every program.
+Source: Go's runtime, which raises the limit, and opens /dev/null for closed streams, in every program.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 
 
@@ -29,3 +30,21 @@ def limit() -> int:
         return sys.maxsize
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else soft
+
+
+def stand_in_for_closed_streams() -> None:
+    """Open /dev/null for closed standard streams: the next files would get their numbers."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))
+
+
+def flush_or_discard() -> None:
+    """Flush stdout; discard what cannot be written, which the interpreter would try once more at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import importlib
 import os
 import sys
@@ -93,6 +94,10 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
     """Keeps the paragraphs of a command's description."""
 
 
+_SURROUNDINGS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
+"""What goes wrong through no fault of a command, anywhere: a full disk behind stdout, no more open files."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
     if "_ARGCOMPLETE" in os.environ:
@@ -121,8 +126,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return interrupts.STATUS
     except BrokenPipeError:
         # The reader of our output went away (`haru explain ... | head`): not an error of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        open_files.flush_or_discard()
         return 0
+    except OSError as error:
+        if error.errno not in _SURROUNDINGS:
+            raise
+        open_files.flush_or_discard()
+        about = f": {error.filename}" if error.filename else ""
+        print(f"haru {command}{about}: {error.strerror}", file=sys.stderr)
+        return 2
     return status
 
 
