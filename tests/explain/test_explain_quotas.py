@@ -116,6 +116,15 @@ def test_gang_whose_other_members_a_quota_refuses_gets_the_quota_raised_and_no_p
     assert "exceeded quota: cards" in told.summary
 
 
+def test_members_that_a_quota_would_refuse_are_added_after_it_is_raised() -> None:
+    objects = [pod_group("g", 3), pod("g-0", group="g"), quota({"pods": "2"}, {"pods": "1"}), *cards()]
+    told = explain(SchedulerCache.of(objects).snapshot(), "podgroup", objects[0], options=options())
+    first = told.remedies[0]
+    assert (first.kind, first.confirmed) == ("AddMembers", True)
+    assert first.summary == "raise the quota cards to pods=3, create 2 more pods of PodGroup default/g"
+    assert [change["action"] for change in first.changes] == ["patch", "create", "create"]
+
+
 def test_raise_quota_covers_claims_of_all_waiting_members() -> None:
     name = "gpu.deviceclass.resource.k8s.io/devices"
     members = [pod(f"w-{number}", group="g") for number in range(3)]

@@ -287,6 +287,7 @@ def test_command_prints_every_form(file: str, capsys: pytest.CaptureFixture[str]
         return capsys.readouterr().out
 
     assert said("--all").startswith("WHAT ") and "8 pods of 3 workloads wait" in said("-A")
+    assert said("--all").splitlines()[-1] == f"more     haru explain pod/sweep-0 -n default -f {file}"
     assert "HELD BY" in said("--all", "--wide") and said("--all", "-o", "wide") == said("--all", "--wide")
     assert json.loads(said("--all", "-o", "json"))["kind"] == "ExplanationList"
     assert "kind: ExplanationList" in said("deviceclass", "gpu.nvidia.com", "-o", "yaml")
@@ -302,6 +303,7 @@ def test_command_prints_every_form(file: str, capsys: pytest.CaptureFixture[str]
     [
         (["pod/large", "--all"], "leave one of them out"),
         (["pod/large", "pod/other"], "write one KIND/NAME"),
+        (["pod/default/large"], "write KIND/NAME"),
         (["-l", "a in ("], "-l: "),
         (["deployment/none"], 'there is no deployment "none" in namespace default'),
     ],

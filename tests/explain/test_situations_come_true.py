@@ -24,7 +24,6 @@ OTHER_GATES = "the scheduler that is played has the gates of gangs on"
 NEXT = "the work waits for something else as well, and the remedy says that it is not confirmed"
 NOT_PLAYED = {
     MACHINES: (
-        "verdict: more cpu than a node has",
         "verdict: a gang runs and extras wait",
         "verdict: a job that can never start",
         "scenario: no device at all",
@@ -33,11 +32,8 @@ NOT_PLAYED = {
         "scenario: taken by a claim that nobody uses",
         "scenario: slices are missing",
         "scenario: a cordon and a holder",
-        "lines: only cpu is missing",
         "a class of which no device is there",
         "an affinity to a label that no node has",
-        "more memory than any node has",
-        "more cpu than any node has, for each of two members",
     ),
     AUTHOR: (
         "verdict: the claim does not exist",

@@ -124,16 +124,15 @@ def _about(options: argparse.Namespace) -> str:
 
 def _command(options: argparse.Namespace, about: str) -> str:
     """The command that asks the same, without the form of its output."""
-    words = ["haru", "explain", about]
-    for flag, value in (
-        ("-n", options.namespace),
-        ("--context", options.context),
-        ("--kubeconfig", options.kubeconfig),
-    ):
-        words += [flag, str(value)] if value else []
-    for name in options.filename or ():
-        words += ["-f", name]
-    return shlex.join(words)
+    place = ["-n", options.namespace] if options.namespace else []
+    return shlex.join(["haru", "explain", about, *place, *_source(options)])
+
+
+def _source(options: argparse.Namespace) -> list[str]:
+    """The flags that say which cluster or which manifests are asked about."""
+    given = (("--context", options.context), ("--kubeconfig", options.kubeconfig))
+    words = [word for flag, value in given if value for word in (flag, str(value))]
+    return [*words, *(word for name in options.filename or () for word in ("-f", name))]
 
 
 def _show(
@@ -192,7 +191,7 @@ def _list(options: argparse.Namespace, about: str) -> int:
     elif options.output in ("json", "yaml"):
         show(found, options.output)
     else:
-        _print_list(found, options, found.below(wide=options.wide))
+        _print_list(found, options, found.below(wide=options.wide, source=shlex.join(_source(options))))
         for note in snapshot.left_out():
             print(f"({note})")
     return 0

@@ -60,12 +60,12 @@ def parse_place(text: str) -> tuple[PlaceKind, str] | None:
 
 def parse_subject(text: str) -> tuple[SubjectKind, str]:
     """Parse the kind and name of an object to explain; raises InputError otherwise."""
-    word, slash, name = text.partition("/")
+    word, _, name = text.partition("/")
     foreign = _foreign_prefix(word.lower())
     if foreign and name:
         return "podgroup", foreign + name
     kind = _EXPLAINED.get(word.lower().split(".")[0])
-    if not slash or not name:
+    if not name or "/" in name:
         raise InputError(f'"{text}": write KIND/NAME, for example job/training')
     if kind is None:
         raise InputError(f'"{word}": cannot be explained; KIND is one of {_KINDS}')

@@ -37,9 +37,12 @@ class PendingList:
         namespaces = len({row.namespace for row in self.rows}) > 1
         return pending_table(self.rows, self.now, wide=wide, namespaces=namespaces)
 
-    def below(self, *, wide: bool = False) -> str:
-        """The lines below the table: the sentence, and the command to begin with, which the wide table has itself."""
-        return "\n".join([self.total, *(() if wide else step_lines(self.rows))])
+    def below(self, *, wide: bool = False, source: str = "") -> str:
+        """The lines below the table: the sentence, and the command to begin with, which the wide table has itself.
+
+        `source` are the flags of a command that asks about the same cluster.
+        """
+        return "\n".join([self.total, *(() if wide else step_lines(self.rows, source))])
 
     def text(self, *, wide: bool = False) -> str:
         """The table and what stands below it."""

@@ -182,7 +182,12 @@ def _with_members(snapshot: Snapshot, work: WorkloadUnit, hold: Reason) -> Suppl
     larger, added = _copies(snapshot, pods[-1], missing)
     text = f"create {missing} more {'pod' if missing == 1 else 'pods'} of {group_text(work.group.path)}"
     made = tuple(create(pod_manifest(larger.pods[path].obj)) for path in added)
-    remedy = Remedy("AddMembers", text, made, missing, False)
+    raised = quotas.limits_for_more(snapshot, pods[-1], missing)
+    if raised:
+        first, changes = quotas.raise_quotas(work.group.namespace, raised)
+        remedy = Remedy("AddMembers", f"{first}, {text}", (*changes, *made), missing, False, quotas.RAISED_COSTS)
+    else:
+        remedy = Remedy("AddMembers", text, made, missing, False)
     return larger, WorkloadUnit((*work.paths, *added), work.group), remedy, False
 
 

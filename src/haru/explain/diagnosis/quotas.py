@@ -46,16 +46,30 @@ class Refusal:
         """To raise the quotas by what is lacking; nothing where more than room is lacking."""
         if not self.reason.data.get("requested"):
             return ()
-        texts = [
-            f"{quota} to {', '.join(f'{name}={amount}' for name, amount in limits.items())}"
-            for quota, limits in self.raised.items()
-        ]
-        text = f"raise the quota{'s' if len(texts) > 1 else ''} {' and '.join(texts)}"
-        changes = tuple(
-            patch("v1", "ResourceQuota", quota, {"spec": {"hard": dict(limits)}}, self.namespace)
-            for quota, limits in self.raised.items()
-        )
-        return (Remedy("RaiseQuota", text, changes, 1, confirmed, "the namespace may use more than it was given"),)
+        text, changes = raise_quotas(self.namespace, self.raised)
+        return (Remedy("RaiseQuota", text, changes, 1, confirmed, RAISED_COSTS),)
+
+
+RAISED_COSTS = "the namespace may use more than it was given"
+
+
+def raise_quotas(namespace: str, raised: Mapping[str, Mapping[str, str]]) -> tuple[str, tuple[Obj, ...]]:
+    """Return in words, and as changes, how quotas get these limits."""
+    texts = [
+        f"{quota} to {', '.join(f'{name}={amount}' for name, amount in limits.items())}"
+        for quota, limits in raised.items()
+    ]
+    changes = (
+        patch("v1", "ResourceQuota", quota, {"spec": {"hard": dict(limits)}}, namespace)
+        for quota, limits in raised.items()
+    )
+    return f"raise the quota{'s' if len(texts) > 1 else ''} {' and '.join(texts)}", tuple(changes)
+
+
+def limits_for_more(snapshot: Snapshot, pod: PodInfo, count: int) -> dict[str, dict[str, str]]:
+    """The limits that quotas lack for so many more pods like this one, and for their claims, by quota."""
+    lacked = [(obj, count) for obj in (pod.obj, *_claims_of(snapshot, pod))]
+    return _raised(_quotas_of(snapshot, pod.key.namespace), lacked, _around(snapshot))
 
 
 def refusal(snapshot: Snapshot, obj: Obj, every: Sequence[Lacking] = (), at_once: int = 1) -> Refusal | None:
@@ -64,14 +78,10 @@ def refusal(snapshot: Snapshot, obj: Obj, every: Sequence[Lacking] = (), at_once
     `every` is all that its workload lacks, itself included; `at_once` of its kind the workload needs together.
     """
     namespace = obj["metadata"]["namespace"]
-    quotas = [
-        _as_told(quota)
-        for quota in snapshot.objects("ResourceQuota").values()
-        if quota["metadata"]["namespace"] == namespace and quota.get("status")
-    ]
+    quotas = _quotas_of(snapshot, namespace)
     if not quotas:
         return None
-    around = Surroundings(_NEVER_OVERDUE, extended_names(snapshot.objects("DeviceClass").values()))
+    around = _around(snapshot)
     try:
         charges(Write(_evaluator(obj), "", obj, None, around), quotas)
     except QuotaRefusal as error:
@@ -86,6 +96,15 @@ def refusal(snapshot: Snapshot, obj: Obj, every: Sequence[Lacking] = (), at_once
         reason = Reason("QuotaExceeded", str(error), data if error.quota else {})
         return Refusal(reason, namespace, bool(error.quota) and room, _raised(quotas, every or [(obj, 1)], around))
     return None
+
+
+def _quotas_of(snapshot: Snapshot, namespace: str) -> list[Obj]:
+    quotas = snapshot.objects("ResourceQuota").values()
+    return [_as_told(one) for one in quotas if one["metadata"]["namespace"] == namespace and one.get("status")]
+
+
+def _around(snapshot: Snapshot) -> Surroundings:
+    return Surroundings(_NEVER_OVERDUE, extended_names(snapshot.objects("DeviceClass").values()))
 
 
 def _evaluator(obj: Obj) -> Evaluator:

@@ -75,7 +75,9 @@ def _at_most(resource: str, amount: int) -> Change:
     """The pod's spec with less for the container that asks for most; a limit that equals the request stays equal."""
 
     def change(spec: Obj) -> Obj:
-        asked = {container["name"]: _asked(container, resource) for container in spec["containers"]}
+        asked = {container["name"]: _asked(container, resource) for container in spec.get("containers") or ()}
+        if not asked:
+            return spec
         name = max(asked, key=lambda name: asked[name])
         left = asked[name] - (sum(asked.values()) - amount)
         if not 0 < left < asked[name]:

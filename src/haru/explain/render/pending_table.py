@@ -75,13 +75,13 @@ def total_text(rows: Sequence[PendingRow], where: str) -> str:
     return f"{counted(pods, 'pod')} of {counted(works, 'workload')} {verb} {where}{more}"
 
 
-def step_lines(rows: Sequence[PendingRow]) -> list[str]:
+def step_lines(rows: Sequence[PendingRow], source: str = "") -> list[str]:
     """What lets most of it start, with the command that makes the change, and where to read more of it."""
     if not rows:
         return []
     first = rows[0]
     helps = [remedy_text(first.remedy)] if first.remedy is not None and first.remedy.command else []
-    return [*labelled("helps", helps), *labelled("more", [command_of(first.explanation)])]
+    return [*labelled("helps", helps), *labelled("more", [f"{command_of(first.explanation)} {source}".rstrip()])]
 
 
 def trouble_text(pods: Sequence[str]) -> str:
