@@ -211,6 +211,19 @@ ALIGNED = {"constraints": [{"matchAttribute": NUMA}]}
 SPREAD = {"constraints": [{"distinctAttribute": NUMA}]}
 GATES = {"schedulingGates": [{"name": "quota"}]}
 
+NEAR = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "cache"}}}
+NEAR_CACHE = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR]}}
+
+
+def labelled(obj: Obj, **labels: str) -> Obj:
+    return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
+
+
+def labelled_host(name: str) -> Obj:
+    made = node(name, cpu="4")
+    return {**made, "metadata": {**made["metadata"], "labels": {"kubernetes.io/hostname": name}}}
+
+
 ROWS = [
     # Names
     Row("a class with a typing error", [CLASS, *on("a", gpus(1)), *wants(cls="gpuu")], "FitsIf",
@@ -266,6 +279,12 @@ ROWS = [
         helps=["LowerRequest"]),
     Row("a bit more cpu than is left", [node("a", cpu="4"), pod("h", cpu="1", node="a"), pod("p", cpu="4")],
         "FitsLater", ["InsufficientResource"], helps=["LowerRequest", "Evict", "AddNodes"]),
+    Row("affinity to pods that are not there", [node("a"), pod("p", affinity=NEAR_CACHE)], "FitsIf",
+        ["PodAffinity", "AffinityPodMissing"], helps=["DropConstraint"]),
+    Row("beside a pod whose node is full", [
+        *map(labelled_host, ("a", "b")), labelled(pod("cache", node="a"), app="cache"), pod("h", cpu="3", node="a"),
+        pod("p", cpu="2", affinity=NEAR_CACHE)],
+        "FitsLater", ["InsufficientResource", "PodAffinity"], helps=["Evict"]),
     Row("kept apart by a constraint", [CLASS, *on("a", numa(0, 1)), *wants(2, devices=ALIGNED)], "NeverFits",
         [*HELD, "ConstraintUnsatisfied"], ["constraints"], ["DropConstraint", "LowerCount"]),
     Row("too much alike for a constraint", [CLASS, *on("a", numa(0, 0)), *wants(2, devices=SPREAD)], "NeverFits",

@@ -117,7 +117,7 @@ def test_annotation_of_a_pod_that_was_bound_meanwhile_is_removed_at_the_start() 
 
 def test_unchanged_explanation_is_written_once() -> None:
     async def scenario(world: World) -> None:
-        await world.pod("p", cpu="8")
+        await world.pod("p", nodeSelector={"disk": "ssd"})
         await asyncio.sleep(10)
         version = (await world.api.get(PODS, "p", NS))["metadata"]["resourceVersion"]
         for number in range(5):

@@ -53,6 +53,7 @@ ReasonType = Literal[
     "DiskConflict",
     "TooManyVolumes",
     "PodAffinity",
+    "AffinityPodMissing",
     "PodAntiAffinity",
     "ExistingPodAntiAffinity",
     "TopologySpread",

@@ -13,6 +13,7 @@ from haru.engine.state import Diagnosis as NodeDiagnosis
 from haru.explain.diagnosis.device_classes import DeviceClassSurvey
 from haru.explain.diagnosis.funnels import funnels
 from haru.explain.diagnosis.node_groups import Answers, answers, node_groups, served_by_nodes, unusable
+from haru.explain.diagnosis.pod_affinity import missing_targets
 from haru.explain.diagnosis.requests import MemberKind, member_kinds, pods_asked, without
 from haru.explain.diagnosis.unmet_labels import unmet_labels
 from haru.explain.diagnosis.volume_claims import volume_troubles
@@ -61,7 +62,11 @@ def diagnose(
     """Tell what keeps the unit waiting; `decided` is what its decision found on the same snapshot."""
     kinds = member_kinds(snapshot, work, options)
     found: list[Funnel] = []
-    beyond_devices = (*unmet_labels(snapshot, work), *volume_troubles(snapshot, work))
+    beyond_devices = (
+        *unmet_labels(snapshot, work),
+        *missing_targets(snapshot, work),
+        *volume_troubles(snapshot, work),
+    )
     troubles = {reason.message: reason for reason in beyond_devices}
     members: list[tuple[MemberKind, DeviceClassSurvey | None]] = []
     told: tuple[int, tuple[NodeGroup, ...], Answers] | None = None

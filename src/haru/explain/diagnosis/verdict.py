@@ -16,6 +16,7 @@ from haru.engine.preemption import DisruptionUnit as Candidate
 from haru.engine.preemption import Preemptor, ReprieveOrder, Search, node_sets, with_nominated_pods
 from haru.engine.state import Diagnosis, PodInfo, time_text
 from haru.explain import hypothesis
+from haru.explain.diagnosis.pod_affinity import affinity_targets, missing_targets, without_missing_targets
 from haru.explain.diagnosis.schedulers import DEFAULT_SCHEDULER, unknown_scheduler
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Later, Verdict
@@ -165,7 +166,21 @@ def _verdict(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> Verdic
     """Whether it fits where nothing else runs, or where nothing is closed besides."""
     if is_enough(snapshot, work, options, victims(snapshot, work)):
         return "FitsLater"
-    empty = hypothesis.emptied(snapshot, _own(snapshot, work))
+    own = _own(snapshot, work)
+    verdict = _where_nothing_runs_but(own, snapshot, work, options)
+    if verdict != "NeverFits" or not any(pod.terms.near for pod in work.pending(snapshot)):
+        return verdict
+    # Whoever it has to be near may run on, or come some day.
+    targets = affinity_targets(snapshot, work)
+    if targets:
+        return _where_nothing_runs_but(own | targets, snapshot, work, options)
+    missing = missing_targets(snapshot, work)
+    freed = without_missing_targets(snapshot, work, missing)
+    return "FitsIf" if missing and _where_nothing_runs_but(own, freed, work, options) != "NeverFits" else "NeverFits"
+
+
+def _where_nothing_runs_but(kept: set[str], snapshot: Snapshot, work: WorkloadUnit, options: Options) -> Verdict:
+    empty = hypothesis.emptied(snapshot, kept)
     if work.fits(empty, options):
         return "FitsLater"
     return "FitsIf" if work.fits(unobstructed(empty), options) else "NeverFits"

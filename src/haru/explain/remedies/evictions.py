@@ -17,6 +17,7 @@ from haru.explain import hypothesis
 from haru.explain.changes import create, delete, listed, pod_manifest
 from haru.explain.diagnosis.allocations import freed_text
 from haru.explain.diagnosis.diagnosis import Diagnosis
+from haru.explain.diagnosis.pod_affinity import affinity_targets
 from haru.explain.diagnosis.verdict import Victim, least, running_work
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
@@ -211,7 +212,7 @@ def _costs(ended: Sequence[Victim], makers: Sequence[str], then: str) -> str:
     return f"{text}; {listed(makers)} counts {counted(pods, 'failure')}" if jobs else text
 
 
-def _candidates(snapshot: Snapshot, work: WorkloadUnit, found: Diagnosis) -> list[Victim]:
+def _candidates(ending: Sequence[Victim], found: Diagnosis) -> list[Victim]:
     """Work that is in the way: it holds devices that are asked for, or room on a node that lacks only that."""
     holding = {pod for f in found.requests for s in f.stages for holder in s.holders for pod in holder.pods}
     crowded = {
@@ -219,12 +220,8 @@ def _candidates(snapshot: Snapshot, work: WorkloadUnit, found: Diagnosis) -> lis
         for name, failures in (found.answers or {}).items()
         if failures and all(failure.resolvable for failure in failures)
     }
-    related = [
-        unit
-        for unit in _ending(snapshot, work)
-        if any(pod.key.path in holding or pod.node in crowded for pod in unit.pods)
-    ]
-    return _ordered(related or _ending(snapshot, work))
+    related = [unit for unit in ending if any(pod.key.path in holding or pod.node in crowded for pod in unit.pods)]
+    return _ordered(related or ending)
 
 
 def _ending(snapshot: Snapshot, work: WorkloadUnit) -> list[Victim]:
@@ -245,6 +242,19 @@ def _ordered(found: Sequence[Victim]) -> list[Victim]:
 
 
 def _least(snapshot: Snapshot, work: WorkloadUnit, options: Options, study: Diagnosis) -> list[Victim]:
+    """Work to end, if need be none of what the waiting work has to be near."""
+    ending = _ending(snapshot, work)
+    found = _least_of(ending, snapshot, work, options, study)
+    targets = affinity_targets(snapshot, work) if not found else set()
+    if not targets:
+        return found
+    spared = [unit for unit in ending if not any(pod.key.path in targets for pod in unit.pods)]
+    return _least_of(spared, snapshot, work, options, study)
+
+
+def _least_of(
+    ending: Sequence[Victim], snapshot: Snapshot, work: WorkloadUnit, options: Options, study: Diagnosis
+) -> list[Victim]:
     """Work none of which can be spared, as far as questions go; empty if ending all of it does not help."""
 
     def fits(ended: Sequence[Victim]) -> bool:
@@ -252,12 +262,12 @@ def _least(snapshot: Snapshot, work: WorkloadUnit, options: Options, study: Diag
         return bool(ended) and work.fits(hypothesis.without_pods(snapshot, paths), options)
 
     try:
-        found = least(snapshot, work, options, list(reversed(_ordered(_ending(snapshot, work)))))
+        found = least(snapshot, work, options, list(reversed(_ordered(ending))))
     except UnansweredError:
         found = None
     if found and fits(found):
         return found
-    return _asked_for(_candidates(snapshot, work, study), study.missing, fits)
+    return _asked_for(_candidates(ending, study), study.missing, fits)
 
 
 def _asked_for(order: Sequence[Victim], missing: int, fits: Callable[[Sequence[Victim]], bool]) -> list[Victim]:

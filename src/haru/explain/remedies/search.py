@@ -25,6 +25,7 @@ from haru.explain.diagnosis.workload_unit import Questions, WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies import near_names
 from haru.explain.remedies.add_nodes import add_nodes, different_nodes, other_nodes
+from haru.explain.remedies.affinity_terms import without_missing_targets
 from haru.explain.remedies.attribute_names import meant_selectors
 from haru.explain.remedies.device_taints import by_driver, device_taints, repelling_taints, taint_removal
 from haru.explain.remedies.evictions import ending, evict
@@ -203,6 +204,7 @@ def _ways(refused: RefusedWork, work: WorkloadUnit, reasons: Sequence[Reason]) -
     snapshot, options, found, fit = refused.snapshot, refused.options, refused.diagnosis, refused.fit
     openings = Openings(snapshot, work, options, Capacity(snapshot, found.members), fit)
     yield from other_topology_key(openings, reasons)
+    yield from without_missing_targets(openings, reasons)
     yield from meant_selectors(openings, found)
     yield from uncordon(openings)
     yield from untaint_nodes(openings)

@@ -16,6 +16,7 @@ _PLAIN = frozenset(
         "NodeLabelMissing",
         "TopologyKeyMissing",
         "MembersPinned",
+        "AffinityPodMissing",
         "StorageClassMissing",
         "NoProvisioner",
         "SelectorError",
