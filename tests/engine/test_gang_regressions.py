@@ -334,3 +334,17 @@ def test_gang_takes_smaller_shares_of_one_device_where_larger_ones_leave_too_lit
         objects.append(claim(f"c{number}", requests=[request]))
     decision = run([*objects, pod_group("g", members)])
     assert decision.status == status, decision.message
+
+
+def test_gang_whose_members_take_all_devices_of_a_node_evicts_who_has_one_of_them() -> None:
+    every = [{"name": "all", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}]
+    apart = {"labelSelector": {"matchLabels": {"job": "j"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    low = pod("low", node="n0", claims=["held"])
+    objects = [device_class(), low, allocated(claim("held"), allocation("n0", "gpu-3"), low)]
+    for number in range(3):
+        member = pod(f"m{number}", group="g", claims=[f"c{number}"], affinity=affinity, priority=10)
+        member["metadata"]["labels"] = {"job": "j"}
+        objects += [member, claim(f"c{number}", requests=every), node(f"n{number}"), resource_slice(f"n{number}", 8)]
+    decision = run([*objects, pod_group("g", 3, priority=10)], preempt_for_groups=True)
+    assert (decision.status, [one.pod.name for one in decision.evictions]) == ("nominated", ["low"]), decision.message
