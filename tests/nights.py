@@ -15,4 +15,4 @@ _APART: Final = 1_000_000
 
 def tonight(seeds: range) -> range:
     """Return as many seeds, of this night."""
-    return range(seeds.start + NIGHT * _APART, seeds.stop + NIGHT * _APART)
+    return range(seeds.start + NIGHT * _APART, seeds.stop + NIGHT * _APART, seeds.step)

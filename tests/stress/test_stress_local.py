@@ -27,6 +27,7 @@ from haru.stress.plan import Limits
 from haru.stress.report import Report
 from haru.stress.run import Settings
 from haru_process import until
+from nights import tonight
 
 TARGET = Target(scheduler="haru", node_selector={"simulated.haru.dev/fleet": "default"})
 
@@ -117,7 +118,7 @@ async def test_leader_killed_mid_binding_and_expired_watches_break_nothing(etcd_
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("first", range(1, 51, 10))
+@pytest.mark.parametrize("first", tonight(range(1, 51, 10)))
 async def test_ten_seeds_with_all_faults_break_nothing(etcd_binary: str, tmp_path: Path, first: int) -> None:
     limits = Limits(units=20, seconds=40, gang_size=4, devices=4)
     async with local_cluster(tmp_path, 1, "dgx-h100:2,cpu:2") as cluster:

@@ -12,6 +12,7 @@ import pytest
 from gang_world import World
 
 import virtual_time
+from nights import tonight
 
 FEW, MANY = 3, 200
 SEED = os.environ.get("HARU_SEED")
@@ -33,6 +34,6 @@ def test_random_gangs_are_bound_whole_or_not_at_all(seed: int) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(1000, 1000 + MANY))
+@pytest.mark.parametrize("seed", tonight(range(1000, 1000 + MANY)))
 def test_random_gangs_are_bound_whole_or_not_at_all_in_long_runs(seed: int) -> None:
     check(seed, 120, (0.0, 0.05, 0.15, 0.3)[seed % 4])
