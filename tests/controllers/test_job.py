@@ -219,3 +219,21 @@ async def test_pod_that_was_deleted_while_it_ran_is_not_replaced_at_once(cluster
 
     await cluster.eventually(counted)
     await cluster.always(counted)
+
+
+async def test_pods_of_suspended_job_do_not_delay_those_after_it_resumes(cluster):
+    await cluster.create(JOBS, job())
+    await cluster.start(NAME)
+
+    async def made():
+        return await cluster.items(PODS)
+
+    await cluster.eventually(made)
+    await cluster.client.patch(JOBS, "j", {"spec": {"suspend": True}}, "ns")
+    await cluster.eventually(lambda: gone(cluster))
+    await cluster.client.patch(JOBS, "j", {"spec": {"suspend": False}}, "ns")
+    await cluster.eventually(made, 5)
+
+
+async def gone(cluster):
+    return not await cluster.items(PODS)

@@ -143,7 +143,7 @@ def ended(phase, seconds):
     ],
 )
 def test_restart_delay_grows_with_recent_failures(pods, delay):
-    assert restart_delay([ended for pod in pods if (ended := ending_of(pod))], NOW) == delay
+    assert restart_delay([ending for pod in pods if (ending := ending_of(pod)) is not None], NOW) == delay
 
 
 # -- policies ---------------------------------------------------------------------------------------------------------

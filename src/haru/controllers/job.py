@@ -8,7 +8,6 @@ KEP-4368 (managedBy).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -59,8 +58,8 @@ class JobController(PodOwnerController):
         self.jobs = self.sets
         self.pods.add_index("job", _by_job)
         self.jobs.add_handler(on_delete=self.enqueue)
-        self._gone: FIFOCache[str, deque[Ending]] = FIFOCache(_REMEMBERED_JOBS)
-        self.pods.add_handler(on_delete=self._pod_gone)
+        self._endings: FIFOCache[str, dict[str, Ending]] = FIFOCache(_REMEMBERED_JOBS)
+        """How the last pods of each Job ended that it has counted, whether or not they are still there."""
         self.groups: JobGroups | None = None
         grouped = context.gates.enabled("WorkloadWithJob")
         if grouped and context.serves(WORKLOADS) and context.serves(POD_GROUPS):
@@ -70,12 +69,6 @@ class JobController(PodOwnerController):
         super()._dependent_changed(obj)
         if controller_of(obj) is None and has_finalizer(obj, TRACKING):
             self.orphans.add(object_key(obj))
-
-    def _pod_gone(self, pod: Obj) -> None:
-        """A pod that ended counts for the wait before the next one though it is no longer there."""
-        owner = controller_of(pod)
-        if owner is not None and (ended := ending_of(pod)) is not None:
-            self._gone.setdefault(owner["uid"], deque(maxlen=_REMEMBERED_PODS)).append(ended)
 
     def background(self) -> Iterable[Callable[[], Any]]:
         """Pods whose reference to a Job was taken away."""
@@ -140,15 +133,21 @@ class JobController(PodOwnerController):
         for type, reason, message in announcements(job, status):
             self.events.event(job, type, reason, message)
         job = await self.update_status(self.jobs, job, status)
+        self._remember(job, counted.to_release)
         await bounded(counted.to_release, self._release)
         raise_first(failures)
         return _sooner(again, until_deadline(job, self.now()))
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def _restart_delay(self, job: Obj, pods: Sequence[Obj]) -> float:
-        there = [ended for pod in pods if (ended := ending_of(pod)) is not None]
-        return restart_delay([*self._gone.get(uid_of(job), ()), *there], self.now())
+    def _remember(self, job: Obj, pods: Iterable[Obj]) -> dict[str, Ending]:
+        """Note how pods ended, and return what is known of the last ones."""
+        known = self._endings.get(uid_of(job), {})
+        known |= {uid_of(pod): ended for pod in pods if (ended := ending_of(pod)) is not None}
+        last = {uid: known[uid] for uid in sorted(known, key=lambda uid: known[uid].at)[-_REMEMBERED_PODS:]}
+        if last:
+            self._endings[uid_of(job)] = last
+        return last
 
     async def _manage(self, job: Obj, counted: Tally, verdict: Verdict | None, pods: Sequence[Obj]) -> float | None:
         await bounded(counted.strays, lambda pod: self._delete(job, pod))
@@ -164,7 +163,8 @@ class JobController(PodOwnerController):
         await self._drop(job, counted, change.surplus)
         if not change.missing:
             return change.again
-        if not fails_by_index(job) and (delay := self._restart_delay(job, pods)) > 0:
+        endings = self._remember(job, [*filter(is_terminal, pods), *counted.to_release])
+        if not fails_by_index(job) and (delay := restart_delay([*endings.values()], self.now())) > 0:
             return delay
         group: str | None = None
         if self.groups is not None:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from haru.controllers.job_policies import judge
-from haru.controllers.objects import is_terminal, phase_of
+from haru.controllers.objects import phase_of
 from haru.kube.meta import annotations_of, get_condition
 from haru.kube.names import parse_time
 
@@ -51,9 +51,9 @@ class Ending(NamedTuple):
 
 
 def ending_of(pod: Mapping[str, Any]) -> Ending | None:
-    """How a pod ended; None while it may run."""
-    at = finished_at(pod) if is_terminal(pod) else None
-    return Ending(at, phase_of(pod) == "Failed") if at is not None else None
+    """How a pod ended that ran, or was told to go and counts as failed already."""
+    at = finished_at(pod)
+    return Ending(at, phase_of(pod) != "Succeeded") if at is not None else None
 
 
 def restart_delay(
