@@ -87,6 +87,19 @@ async def test_repeated_event_increments_count(api, recorder):
     assert sorted((e["message"], e["count"]) for e in events(api)) == [("no", 3), ("other", 1)]
 
 
+async def test_same_event_that_waits_to_be_written_is_written_once_with_its_count(api, recorder):
+    for number in range(3):
+        recorder.event(POD, "Warning", "FailedScheduling", "no room")
+        recorder.event({**POD, "metadata": {**POD["metadata"], "uid": f"u{number}"}}, "Normal", "Other", "x")
+    assert recorder._queue.qsize() == 4
+    await recorder.flush()
+    assert sorted((event["reason"], event["count"]) for event in events(api)) == [
+        ("FailedScheduling", 3),
+        *[("Other", 1)] * 3,
+    ]
+    assert len(api.log) == 4
+
+
 async def test_expired_event_is_created_again(api, recorder):
     recorder.event(POD, "Normal", "A", "m")
     await recorder.flush()

@@ -1,8 +1,8 @@
 """Events: what happened to an object, for its reader - never in the way of the one who tells.
 
 Recording never blocks and never raises: events go through a bounded queue to a task that writes them. The same event
-again raises `count` of the one that stands; many similar ones of an object are folded into one; an object that keeps
-causing events is held to a trickle.
+again raises `count` of the one that stands, or that waits to be written; many similar ones of an object are folded into
+one; an object that keeps causing events is held to a trickle.
 Source: client-go `tools/record` (10 similar in 10 minutes; bursts of 25, then one every 5 minutes).
 """
 
@@ -61,6 +61,19 @@ class _Written:
     count: int
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """An event that waits to be written, and how often it has happened since the first time."""
+
+    event: Obj
+    first: datetime
+    last: datetime
+    count: int = 1
+
+
+Key = tuple[str | None, ...]
+
+
 class Correlator:
     """Decides whether an event is written, and under which message (no clock of its own)."""
 
@@ -107,8 +120,10 @@ class EventRecorder:
         self._instance = instance or f"{component}-{socket.gethostname()}"
         self._now, self._monotonic = now, monotonic
         self._correlator = Correlator()
-        self._queue: asyncio.Queue[tuple[Obj, datetime]] = asyncio.Queue(_QUEUE)
-        self._written: LRUCache[tuple[str | None, ...], _Written] = LRUCache(_REMEMBERED)
+        self._queue: asyncio.Queue[Key] = asyncio.Queue(_QUEUE)
+        self._waiting: dict[Key, _Waiting] = {}
+        """What is in the queue."""
+        self._written: LRUCache[Key, _Written] = LRUCache(_REMEMBERED)
         self._task: asyncio.Task[None] | None = None
         self._number = 0
         self._has_told = False
@@ -165,7 +180,14 @@ class EventRecorder:
     def _enqueue(self, event: Obj) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._write_all(), name=f"events {self._component}")
-        self._queue.put_nowait((event, self._now()))
+        key, now = _key(event), self._now()
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            self._waiting[key] = _Waiting(event, now, now)
+            self._queue.put_nowait(key)
+        else:
+            waiting.event, waiting.last = event, now
+            waiting.count += 1
 
     async def flush(self, timeout: float = 5.0) -> None:
         """Wait until what was told so far is written, at most `timeout` seconds."""
@@ -187,46 +209,52 @@ class EventRecorder:
 
     async def _write_all(self) -> None:
         while True:
-            event, at = await self._queue.get()
+            key = await self._queue.get()
+            waiting = self._waiting.pop(key)
             try:
-                await self._write(event, at)
+                await self._write(key, waiting)
             except (StatusError, OSError) as error:
-                self.dropped += 1
-                _log.debug("event %s was not written: %s", event["reason"], error)
+                self.dropped += waiting.count
+                _log.debug("event %s was not written: %s", waiting.event["reason"], error)
             except Exception:
-                self.dropped += 1
-                _log.exception("event %s was not written", event["reason"])
+                self.dropped += waiting.count
+                _log.exception("event %s was not written", waiting.event["reason"])
             finally:
                 self._queue.task_done()
                 self._has_told = self._has_told and not self._queue.empty()
 
-    async def _write(self, event: Obj, at: datetime) -> None:
-        about = event["involvedObject"]
+    async def _write(self, key: Key, waiting: _Waiting) -> None:
+        event, message = waiting.event, waiting.event["message"]
+        about, last = event["involvedObject"], format_time(waiting.last)
         namespace = about.get("namespace") or "default"
-        message = event["message"]
-        same = "" if message.startswith("(combined") else message  # folded events differ in their text only
-        subject = about.get("kind"), about.get("name"), about.get("uid"), about.get("fieldPath")
-        key = (namespace, *subject, event["type"], event["reason"], same)
-        now = format_time(at)
         known = self._written.get(key)
         if known is not None:
-            patch = {"count": known.count + 1, "lastTimestamp": now, "message": message}
+            patch = {"count": known.count + waiting.count, "lastTimestamp": last, "message": message}
             try:
                 await self._client.patch(self._kind, known.name, patch, namespace)
             except StatusError as error:
                 if error.code != 404:
                     raise
             else:
-                known.count += 1
+                known.count += waiting.count
                 return
         self._number += 1
-        stamp = f"{int(at.timestamp() * 1e6) + self._number:x}"
+        stamp = f"{int(waiting.first.timestamp() * 1e6) + self._number:x}"
         name = f"{about.get('name', '')[:220]}.{stamp}"
         body = {**event, "metadata": {"name": name, "namespace": namespace}}
         # eventTime: events.k8s.io/v1 requires it, and strict clients do not read lists where it is missing.
-        body |= {"firstTimestamp": now, "lastTimestamp": now, "count": 1, "eventTime": format_micro_time(at)}
+        body |= {"firstTimestamp": format_time(waiting.first), "lastTimestamp": last, "count": waiting.count}
+        body["eventTime"] = format_micro_time(waiting.first)
         await self._client.create(self._kind, {"apiVersion": "v1", "kind": "Event", **body})
-        self._written[key] = _Written(name, 1)
+        self._written[key] = _Written(name, waiting.count)
+
+
+def _key(event: Obj) -> Key:
+    """What an event has in common with the same one later; folded events differ in their text only."""
+    about, message = event["involvedObject"], event["message"]
+    subject = about.get("kind"), about.get("name"), about.get("uid"), about.get("fieldPath")
+    same = "" if message.startswith("(combined") else message
+    return (about.get("namespace") or "default", *subject, event["type"], event["reason"], same)
 
 
 def reference_of(obj: Mapping[str, Any]) -> Obj:
