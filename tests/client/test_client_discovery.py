@@ -10,7 +10,14 @@ import pytest
 from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
 from haru.apiserver.server import ApiServer
 from haru.client.api import ApiClient
-from haru.client.discovery import newest_kind, resources_of, retry_unavailable, served_group_versions, served_resources
+from haru.client.discovery import (
+    adapt_to_server,
+    newest_kind,
+    resources_of,
+    retry_unavailable,
+    served_group_versions,
+    served_resources,
+)
 from haru.kube.gates import FeatureGates
 from haru.storage.memory import MemoryStore
 
@@ -99,3 +106,21 @@ async def test_connection_cut_once_is_tried_again_and_a_refused_one_is_not() -> 
     with pytest.raises(ConnectionRefusedError):
         await retry_unavailable(work)
     assert len(asked) == 3
+
+
+@pytest.mark.parametrize("cut", ["/version", "/api", "/apis"])
+async def test_answer_that_is_cut_is_asked_for_again(cut: str) -> None:
+    documents: dict[str, Any] = {"/version": {"minor": "36"}, "/api": {"versions": []}, "/apis": {"groups": []}}
+    cuts = [cut, cut]
+
+    async def app(scope: Any, _: Any, send: Any) -> None:
+        body = orjson.dumps(documents.get(scope["path"], {"resources": []}))
+        if scope["path"] in cuts:
+            cuts.remove(scope["path"])
+            body = body[:-1]
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+        await send({"type": "http.response.body", "body": body})
+
+    client = ApiClient.in_process(app)
+    assert (await adapt_to_server(client)).minor == 36
+    assert not cuts

@@ -34,7 +34,17 @@ async def _document(client: ApiClient, path: str, headers: Mapping[str, str] | N
         return None
     if status != 200:
         raise StatusError(status, "Unknown", f"discovery: GET {path}: the server answered {status}")
-    document: Obj = orjson.loads(body)
+    return _decoded(path, body)
+
+
+def _decoded(path: str, body: bytes) -> Obj:
+    """Decode an object. Raises ConnectionError for anything else: something on the way has cut or replaced it."""
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        document = None
+    if not isinstance(document, dict):
+        raise ConnectionError(f"GET {path}: the answer is no JSON object")
     return document
 
 
@@ -178,7 +188,9 @@ async def read_server_version(client: ApiClient) -> ServerVersion:
     if status != 200:
         raise StatusError(status, "Unknown", f"GET /version: the server answered {status}")
     found = await served_resources(client)
-    return ServerVersion.of(_minor(orjson.loads(body)), ((kind.group, kind.version, kind.plural) for kind in found))
+    return ServerVersion.of(
+        _minor(_decoded("/version", body)), ((kind.group, kind.version, kind.plural) for kind in found)
+    )
 
 
 async def wait_for_change(client: ApiClient, version: ServerVersion, every: float = LOOK_SECONDS) -> ServerVersion:
