@@ -54,6 +54,8 @@ class Bench:
         self.configuration: Configuration | None = None
         self.fairness = COMPATIBLE
         self.publish: PublishedNames = "off"
+        self.way: Any = None
+        """How the scheduler reaches the API, if not through `faulty` alone."""
 
     async def start(self) -> None:
         self.server = await started_server(self.gates, self.runtime_config)
@@ -83,7 +85,7 @@ class Bench:
             monotonic=monotonic,
         )
         recorder = EventRecorder(self.api, self.names[0], now=virtual_time.now, monotonic=monotonic)
-        self.scheduler = Scheduler(ApiClient.in_process(self.faulty, "admin"), config, recorder)
+        self.scheduler = Scheduler(ApiClient.in_process(self.way or self.faulty, "admin"), config, recorder)
         self.task = asyncio.create_task(self.scheduler.run())
         await self.scheduler.ready.wait()
 

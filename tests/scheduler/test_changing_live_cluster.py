@@ -28,6 +28,7 @@ from haru.event_loop import cancelled
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from nights import tonight
+from torn_api import TornApi
 
 Obj = dict[str, Any]
 _RULES = known_kind("resource.k8s.io/v1beta2", "DeviceTaintRule")
@@ -65,8 +66,15 @@ class LiveCluster:
         await self._publish()
         for _ in range(self._random.randrange(4)):
             await self._change_units()
-        for pause in (*self._random.choices(_PAUSES, k=3), *[_QUIET_SECONDS / 4] * 4):
+        for pause in self._random.choices(_PAUSES, k=3):
             await asyncio.sleep(pause)
+            await self._kubelet()
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Be quiet for longer than any backoff."""
+        for _ in range(4):
+            await asyncio.sleep(_QUIET_SECONDS / 4)
             await self._kubelet()
 
     # -- nodes and devices
@@ -276,6 +284,58 @@ async def _controllers(bench: Bench) -> AsyncIterator[None]:
         yield
     finally:
         await cancelled(task)
+
+
+async def _replace_scheduler(bench: Bench) -> None:
+    """End it at once, and start another one until one starts, as a Deployment does."""
+    await bench.kill()
+    while True:
+        starting = asyncio.create_task(bench.start_scheduler())
+        await asyncio.sleep(0)
+        await asyncio.wait({starting, bench.task}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+            return
+        await cancelled(starting)
+        assert isinstance(bench.task.exception(), (StatusError, OSError))
+        await asyncio.sleep(1)
+
+
+async def _torn_history(seed: int, rounds: int) -> None:
+    """The scheduler's watches and reads fail meanwhile, and now and then another one takes its place at any moment."""
+    bench, random = Bench(), Random(seed)
+    await bench.start()
+    torn = TornApi(bench.faulty, random)
+    bench.way = torn
+    try:
+        async with _controllers(bench):
+            cluster = LiveCluster(bench, seed)
+            await cluster.prepare()
+            for _ in range(rounds):
+                torn.rate = 0.3
+                changing = asyncio.create_task(cluster.change())
+                await asyncio.sleep(random.choice((0.0, 1.0, 10.0)) * random.random())
+                replaced = asyncio.create_task(_replace_scheduler(bench))
+                await changing
+                torn.rate = 0.0
+                await replaced
+                await cluster.settle()
+                await cluster.check()
+                assert not bench.task.done()
+            assert sum(torn.counts.values()) > 5 * rounds, torn.counts
+    finally:
+        await bench.stop()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_who_fits_is_placed_once_watches_and_reads_no_longer_break(seed: int) -> None:
+    virtual_time.run(_torn_history(seed, _ROUNDS))
+
+
+@pytest.mark.nightly
+def test_who_fits_is_placed_once_watches_and_reads_no_longer_break_in_many_histories() -> None:
+    for seed in tonight(range(2, 200)):
+        virtual_time.run(_torn_history(seed, _ROUNDS))
 
 
 async def _history(seed: int, rounds: int) -> None:
