@@ -348,3 +348,23 @@ def test_gang_whose_members_take_all_devices_of_a_node_evicts_who_has_one_of_the
         objects += [member, claim(f"c{number}", requests=every), node(f"n{number}"), resource_slice(f"n{number}", 8)]
     decision = run([*objects, pod_group("g", 3, priority=10)], preempt_for_groups=True)
     assert (decision.status, [one.pod.name for one in decision.evictions]) == ("nominated", ["low"]), decision.message
+
+
+@pytest.mark.parametrize("needed", [1, 2])
+def test_claim_for_one_pod_only_is_used_by_one_member(needed: int) -> None:
+    """Members that ask alike are decided by one state, which must not take one of them for another."""
+    asked = {"accessModes": ["ReadWriteOncePod"], "volumeName": "v"}
+    bound = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c", "namespace": "default"}}
+    csi = {"csi": {"driver": "csi.example.com", "volumeHandle": "v"}}
+    objects = [
+        {**bound, "spec": asked},
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": csi},
+        *(device_class(), node("n0", cpu="4"), node("n1", cpu="4"), resource_slice("n0", 2), resource_slice("n1", 2)),
+    ]
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    for number in range(3):
+        claims = [f"gpu-{number}"] if number else None
+        objects.append(pod(f"m{number}", group="g", cpu="2", claims=claims, volumes=volumes))
+        objects += [claim(one) for one in claims or ()]
+    decision = run([*objects, pod_group("g", needed)])
+    assert (decision.status, len(decision.placed)) == (("scheduled", 1) if needed == 1 else ("unschedulable", 0))

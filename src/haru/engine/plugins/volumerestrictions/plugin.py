@@ -35,7 +35,8 @@ class SoleUse:
     """Whether any pod on any node uses one of the claims that a pod wants for itself."""
 
     def __init__(self, pod: PodInfo, claims: Iterable[str]) -> None:
-        self._pod = pod
+        # Pods that ask alike share this: none of them is left out, one that is being placed is on no node.
+        self._namespace = pod.key.namespace
         self._claims = frozenset(claims)
         self._follower = ChangeCursor()
         self._users: dict[str, int] = {}
@@ -62,11 +63,7 @@ class SoleUse:
         return (refuse(_PLUGIN, "VolumeInUse", _IN_USE, data, resolvable=node.name in self._users),)
 
     def _uses(self, other: PodInfo) -> bool:
-        return (
-            other.key.namespace == self._pod.key.namespace
-            and other.key.path != self._pod.key.path
-            and not self._claims.isdisjoint(other.volume_claims)
-        )
+        return other.key.namespace == self._namespace and not self._claims.isdisjoint(other.volume_claims)
 
 
 def disk_conflicts(pod: PodInfo) -> NodeFilter | None:
