@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Generator
 
 import pytest
+from left_over import left_to_a_collection
 
 from haru.explain_server import AnswerQueue, Busy
 from waiting import until
@@ -145,4 +147,23 @@ async def test_failure_of_a_step_is_the_answer() -> None:
     with pytest.raises(ValueError, match="broken"):
         await queue.answer("a", "q", steps, 60)
     assert len(queue) == 0
+    queue.stop()
+
+
+async def test_question_that_fails_needs_no_garbage_collection() -> None:
+    """Its frames hold the cluster as it was when it was asked."""
+    queue = AnswerQueue[str](4, 4)
+
+    def fail() -> str:
+        raise LookupError
+
+    async def ask() -> None:
+        with contextlib.suppress(LookupError):
+            await queue.answer("a", object(), fail, 60)
+
+    await ask()
+    with left_to_a_collection() as garbage:
+        for _ in range(3):
+            await ask()
+    assert not garbage
     queue.stop()

@@ -125,4 +125,5 @@ class AnswerQueue(Generic[T]):
                     self._order.append(question)
                     continue
             self._forget(question)
-            del question  # the frame that an error knows must not hold it
+            # Frames that an error knows must not hold it: this one, that of the step, and those of who asked.
+            del question.answer, question
