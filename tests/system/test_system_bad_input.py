@@ -131,7 +131,8 @@ def test_missing_template_and_missing_claim_are_reported(api: Api) -> None:
             api,
             "no-template",
             "FailedResourceClaimCreation",
-            'PodResourceClaim gpu: resource claim template "absent": not found',
+            'PodResourceClaim gpu: resource claim template "absent": '
+            'resourceclaimtemplate.resource.k8s.io "absent" not found',
         ),
     )
     assert {api.get("pods", n, "default")["status"]["phase"] for n in ("no-template", "no-claim")} == {"Pending"}
