@@ -61,3 +61,5 @@ def test_deployment_is_not_scaled_down_while_it_rolls_out() -> None:
     assert scaled_down(*pods, owner=replica_set("web", "rs", 2, ABOVE))
     assert not scaled_down(*pods, new, owner=replica_set("web", "rs", 2, ABOVE))
     assert scaled_down(*pods, {**new, "spec": {"replicas": 0}}, owner=replica_set("web", "rs", 2, ABOVE))
+    written_by_hand = {**new, "metadata": {"name": "other", "namespace": "default"}}
+    assert scaled_down(*pods, written_by_hand, owner=replica_set("web", "rs", 2, ABOVE))

@@ -133,7 +133,8 @@ class JobController(PodOwnerController):
         for type, reason, message in announcements(job, status):
             self.events.event(job, type, reason, message)
         job = await self.update_status(self.jobs, job, status)
-        self._remember(job, counted.to_release)
+        if not fails_by_index(job):
+            self._remember(job, counted.to_release)
         await bounded(counted.to_release, self._release)
         raise_first(failures)
         return _sooner(again, until_deadline(job, self.now()))
@@ -163,9 +164,10 @@ class JobController(PodOwnerController):
         await self._drop(job, counted, change.surplus)
         if not change.missing:
             return change.again
-        endings = self._remember(job, [*filter(is_terminal, pods), *counted.to_release])
-        if not fails_by_index(job) and (delay := restart_delay([*endings.values()], self.now())) > 0:
-            return delay
+        if not fails_by_index(job):
+            endings = self._remember(job, [*filter(is_terminal, pods), *counted.to_release])
+            if (delay := restart_delay([*endings.values()], self.now())) > 0:
+                return delay
         group: str | None = None
         if self.groups is not None:
             group = await self.groups.group_for(job, pods, counted.active, counted.left)

@@ -107,7 +107,7 @@ def _is_rolling_out(snapshot: Snapshot, found: Obj) -> bool:
     return any(
         (other.get("spec") or {}).get("replicas") and (controller_of(other) or {}).get("uid") == above.get("uid")
         for other in (snapshot.objects("ReplicaSet").values() if above else ())
-        if other["metadata"]["uid"] != found["metadata"]["uid"]
+        if other is not found
     )
 
 
