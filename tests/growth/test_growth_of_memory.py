@@ -109,6 +109,24 @@ def test_small_cluster_keeps_results_of_so_many_sorts_of_pods_and_no_more(monkey
     assert 15 <= max(results.values()) <= 25, results
 
 
+def test_results_are_kept_for_few_of_the_pods_that_name_their_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filter_results, "_MAX_NAMING", 20)
+    cache = SchedulerCache()
+    for number in range(100):
+        cache.apply(node(f"n{number}"))
+    gc.collect()
+    before = objects_by_type()
+    for number in range(100):
+        name = {"key": "metadata.name", "operator": "In", "values": [f"n{number}"]}
+        required = {"nodeSelectorTerms": [{"matchFields": [name]}]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        found = decide(cache.snapshot(), [pod("p", affinity=affinity)], group=None, options=options())
+        assert [member.node for member in found.placed] == [f"n{number}"]
+    gc.collect()
+    kept = "haru.engine.equivalence.node_feasibility.NodeFeasibility"
+    assert 15 <= objects_by_type()[kept] - before[kept] <= 25
+
+
 def test_score_keys_of_a_node_are_kept_for_few_of_the_loads_that_it_ever_had() -> None:
     cache, waiting = SchedulerCache(), pod("p")
     cache.apply(node("n1"))

@@ -30,6 +30,7 @@ from haru.engine.plugins.dynamicresources.plugin import chosen_score, insufficie
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand
 from haru.engine.plugins.haruexpected.plugin import card_requests_of
+from haru.engine.plugins.nodeaffinity.plugin import names_nodes
 from haru.engine.plugins.registry import PRE_FILTER_PLUGINS
 from haru.engine.podgroup.filter_node import (
     Decoder,
@@ -52,6 +53,8 @@ _MAX_SIGNATURES = 1000
 """However few the nodes are: without any result a signature takes some 12 kB."""
 _MAX_REFUSED_DOMAINS = 8
 """Domains of which the results are kept, each for one signature."""
+_MAX_NAMING = 32
+"""Signatures that name nodes: each pod of a DaemonSet has one, and explanations try pods on one set after the other."""
 _MAX_PROFILES = 4
 _MAX_FAILURES = 1024
 _MANY = 500
@@ -112,7 +115,10 @@ class FilterResultCache:
             feasibility = self._cache.get_or_compute("nodes of refused domains", place, compute, limit)
         else:
             cache = self._cache if lasting and self._all_nodes else self._attempt_cache
-            feasibility = cache.get_or_compute("nodes", key, compute, limit)
+            if names_nodes(pod):
+                feasibility = cache.get_or_compute("nodes of named ones", key, compute, min(limit, _MAX_NAMING))
+            else:
+                feasibility = cache.get_or_compute("nodes", key, compute, limit)
         recorder, rejected = self._recorder, feasibility.plan.rejection is not None
         if recorder is not None:
             recorder.uses(feasibility.plan)

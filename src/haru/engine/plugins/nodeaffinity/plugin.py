@@ -63,6 +63,11 @@ def _names(pod: PodInfo) -> frozenset[str] | None:
     return frozenset(found) if required.get("nodeSelectorTerms") else None
 
 
+def names_nodes(pod: PodInfo) -> bool:
+    """Whether a pod's required node affinity names nodes: few other pods, if any, ask for the same."""
+    return _names(pod) is not None
+
+
 def named_nodes(pod: PodInfo) -> NodeFilter | None:
     """Refuse the nodes that a pod's required node affinity does not name; None if it names none."""
     names = _names(pod)
