@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from engine_objects import allocated, allocation, claim, node, pod, resource_slice
 
-from haru.dashboard.views.device_map import By, device_map
+from haru.dashboard import template_engine
+from haru.dashboard.views.device_map import By, Place, device_map
 from haru.dashboard.views.looks import COLOURS
 from haru.dashboard.views.map_layout import Mark, boxes, outlines, zoom_for
 from haru.dashboard.views.overview import Overview, actions, overview
@@ -166,6 +167,13 @@ def test_cluster_zoom_draws_each_class_once() -> None:
     classes = [name for name, _ in paths]
     assert len(classes) == len(set(classes)) <= 4 and classes[0].startswith("ground")
     assert sum(path.count("M") for name, path in paths if name.startswith("ground")) == 8
+
+
+def test_tiles_are_kept_for_so_many_characters_and_no_more() -> None:
+    made = [template_engine.tile(Place((f"{number}-{'n' * 50_000}",), ()), "nodes", "owner") for number in range(100)]
+    assert sum(map(len, made)) > template_engine._TILES.maxsize
+    assert 0.9 < sum(map(len, template_engine._TILES.values())) / template_engine._TILES.maxsize <= 1
+    template_engine._TILES.clear()
 
 
 @pytest.mark.parametrize(("cards", "asked", "zoom"), [(8, "", "cards"), (192, "", "nodes"), (8000, "", "cluster"), (8000, "cards", "cards"), (8, "x", "cards")])  # fmt: skip # noqa: E501

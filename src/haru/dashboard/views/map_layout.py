@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 from haru.dashboard.views.cards import Card, Part
@@ -57,9 +56,8 @@ def zoom_for(cards: int, asked: str) -> Zoom:
     return "cards" if cards <= _MOST_FOR["cards"] else "nodes" if cards <= _MOST_FOR["nodes"] else "cluster"
 
 
-@lru_cache(maxsize=16384)
 def boxes(place: Place, by_state: bool) -> tuple[Box, ...]:
-    """Draw the cards of a place; kept, as most are as they were."""
+    """Draw the cards of a place."""
     return tuple(_box(card, place, by_state) for card in place.cards)
 
 
