@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from haru.client.api import ApiClient, path_of
 from haru.client.definition_watch import DefinitionWatch
@@ -37,6 +37,7 @@ from haru.gangs import (
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
+from haru.kube.shared_parts import interned
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +89,11 @@ class WatchedObjects:
     ) -> None:
         self._changes = changes
         self._cache = SchedulerCache(decoded=decoded)
-        self._transforms: Mapping[str, Transform] = {**transforms, "ResourceSlice": self._take_slice}
+        self._transforms: Mapping[str, Transform] = {
+            "Event": without_unread_fields,
+            **transforms,
+            "ResourceSlice": self._take_slice,
+        }
         self._layouts = Layouts()
         self._events: Informer | None = None
         self._shown_events: Sequence[Obj] | None = None
@@ -374,6 +379,26 @@ class ClusterWatch:
         if status != 404:
             objects.refused.append(kind.kind)
         return None
+
+
+def without_unread_fields(event: Obj) -> Obj:
+    """An event without what nobody here reads: there are those of an hour. Equal texts are kept once."""
+    metadata, about = event["metadata"], event.get("involvedObject")
+    kept = {name: event[name] for name in _OF_EVENT if event.get(name)}
+    if not kept.get("reportingComponent") and event.get("source"):
+        kept["source"] = event["source"]
+    kept["metadata"] = {name: metadata[name] for name in _OF_EVENT_METADATA if metadata.get(name)}
+    if about is not None:
+        kept["involvedObject"] = {name: about[name] for name in _OF_OBJECT if about.get(name)}
+    return cast("Obj", interned(kept))
+
+
+_OF_EVENT: Final = (
+    "apiVersion", "kind", "reason", "message", "type", "count", "series", "firstTimestamp", "lastTimestamp",
+    "eventTime", "reportingComponent",
+)  # fmt: skip
+_OF_EVENT_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+_OF_OBJECT: Final = ("kind", "namespace", "name", "uid")
 
 
 def _shown_of_node(node: Obj) -> object:

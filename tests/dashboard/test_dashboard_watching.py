@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import foreign_objects as made_of
+import orjson
 import pytest
 from engine_objects import Obj, node, pod, pod_group, resource_slice
 from fake_api import FakeApi
 from foreign_definitions import definition
 
 from haru.client.api import ApiClient
-from haru.cluster_view import ChangeCounter, ClusterWatch, WatchedObjects
+from haru.cluster_view import ChangeCounter, ClusterWatch, WatchedObjects, without_unread_fields
 from haru.gangs import KINDS
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import known_kind
@@ -100,6 +101,22 @@ async def test_events_are_watched_and_removed() -> None:
         await watch.changes.newer_than(view.version)
         assert watch.view().events == () and len(view.events) == 1
     await watch.stop()
+
+
+def test_of_events_is_kept_what_a_page_or_an_explanation_reads() -> None:
+    about = {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "p", "uid": "uid-p", "fieldPath": "x"}
+    metadata = {"name": "p.1", "namespace": "default", "uid": "e", "resourceVersion": "7", "creationTimestamp": "t"}
+    told = {"reason": "Scheduled", "message": "words", "type": "Normal", "eventTime": "t", "reportingComponent": "s"}
+    event = {"apiVersion": "v1", "kind": "Event", "metadata": {**metadata, "labels": {}}, "involvedObject": about}
+    unread = {"source": {"component": "s"}, "reportingInstance": "s-1", "action": "Binding", "firstTimestamp": None}
+    kept = without_unread_fields({**event, **told, **unread})
+    del about["apiVersion"], about["fieldPath"]
+    assert kept == {"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": about, **told}
+    assert without_unread_fields(kept) == kept
+    older = without_unread_fields({**event, "source": {"component": "s", "host": "a"}, "count": 3})
+    assert older["source"] == {"component": "s", "host": "a"} and older["count"] == 3
+    first, second = (without_unread_fields(orjson.loads(orjson.dumps(event))) for _ in range(2))
+    assert first["involvedObject"]["uid"] is second["involvedObject"]["uid"]
 
 
 async def test_slices_are_stored_once_and_removed() -> None:

@@ -13,6 +13,7 @@ from haru.engine import Snapshot
 from haru.engine.dra import PoolKey
 from haru.explain.cards import Layout, Layouts, PoolLayout
 from haru.kube.meta import Obj
+from haru.kube.shared_parts import interned
 
 HappeningKind = Literal["preempted", "evicted", "fault"]
 _KINDS: dict[str, HappeningKind] = {
@@ -57,7 +58,8 @@ def without_other_events(event: Obj) -> Obj:
     if event.get("reason") in _KINDS:
         return event
     metadata = {name: event["metadata"].get(name, "") for name in ("name", "namespace", "uid", "resourceVersion")}
-    return {"apiVersion": event["apiVersion"], "kind": event["kind"], "metadata": metadata}
+    kept: Obj = interned({"apiVersion": event["apiVersion"], "kind": event["kind"], "metadata": metadata})
+    return kept
 
 
 def faults(snapshot: Snapshot, layouts: Layouts, now: int) -> list[Happening]:
