@@ -70,13 +70,23 @@ def opened(api):
     return ApiClient.in_process(api)
 
 
-def leadership(api, lag, identity="a", end=lambda: None, times=TIMES, clock=SYSTEM, sleep=asyncio.sleep):
+def leadership(
+    api,
+    lag,
+    identity="a",
+    end=lambda: None,
+    times=TIMES,
+    clock=SYSTEM,
+    sleep=asyncio.sleep,
+    tell_loss=logging.Logger.error,
+):
     candidate = Candidate("kube-system", "x", identity)
     return Leadership(
         lambda: opened(api),
         lambda client: LeaderElector(client, candidate, times, clock=clock, sleep=sleep),
         lag.since_tick,
         end,
+        tell_loss,
     )
 
 
@@ -177,6 +187,28 @@ async def test_lost_lease_cancels_work(api, lag):
         await asyncio.wait_for(leadership(api, lag).run(work), 60)
     assert seen == ["cancelled"]
     assert holder(api) == "thief"
+
+
+async def test_loss_is_told_to_who_asked_for_it_before_the_work_is_cancelled(api, lag, caplog):
+    told = []
+
+    async def work():
+        stored = await opened(api).get(LEASES, "x", "kube-system")
+        stored["spec"]["holderIdentity"] = "thief"
+        await opened(api).update(LEASES, {**stored, "metadata": {**stored["metadata"], "resourceVersion": None}})
+        try:
+            await asyncio.sleep(30)
+        finally:
+            told.append("cancelled")
+
+    def tell(logger, text, *arguments):
+        told.append((logger.name, text % arguments))
+
+    with pytest.raises(LeaseLostError):
+        await asyncio.wait_for(leadership(api, lag, tell_loss=tell).run(work), 60)
+    lost = "kube-system/x: a has lost the Lease: thief has it"
+    assert told == [("haru.client.leader_election", lost), "cancelled"]
+    assert not caplog.records
 
 
 async def test_exception_in_work_is_raised_and_lease_released(api, lag):

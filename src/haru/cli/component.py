@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from haru.cli.connection import connect, connect_to
@@ -165,6 +166,7 @@ async def _lead(options: argparse.Namespace, client: ApiClient, component: Compo
     if not election.elect:
         await _work(client, component)
         return
+    from haru.cli.logs import log_last
     from haru.client.leader_election import Leadership
     from haru.client.leases import Candidate, ElectionTimes, LeaderElector
 
@@ -174,7 +176,8 @@ async def _lead(options: argparse.Namespace, client: ApiClient, component: Compo
         lease = Candidate(election.namespace, component.lease, identity)
         return LeaderElector(client, lease, times, labels=component.labels, annotations=component.annotations)
 
-    leadership = Leadership(lambda: connect(options, f"haru-{options.command}"), candidate, lag.since_tick)
+    open_client = partial(connect, options, f"haru-{options.command}")
+    leadership = Leadership(open_client, candidate, lag.since_tick, tell_loss=log_last)
     await leadership.run(lambda: _work(client, component))
 
 

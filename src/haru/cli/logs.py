@@ -35,3 +35,20 @@ def configure_logging(verbosity: int, log_format: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel(_LEVELS[min(verbosity, 2)])
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def log_last(logger: logging.Logger, text: str, *arguments: object) -> None:
+    """Write an error, and nothing after it: whatever else this process has to say as it ends is no news."""
+    record = logger.makeRecord(logger.name, logging.ERROR, "", 0, text, arguments, None)
+    for handler in logging.getLogger().handlers:
+        # Under its lock, so that no other thread's record comes between.
+        handler.acquire()
+        try:
+            handler.emit(record)
+            handler.emit = _drop  # type: ignore[method-assign]
+        finally:
+            handler.release()
+
+
+def _drop(record: logging.LogRecord) -> None:
+    """Write nothing."""

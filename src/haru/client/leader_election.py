@@ -35,7 +35,8 @@ class Leadership:
     """One candidate, of the loop in which it is made.
 
     `open_client` and `elector_of` are called in its thread. `since_tick` says for how many seconds the loop of the work
-    has not come round. `end` ends a process that still works when its Lease has run out.
+    has not come round. `end` ends a process that still works when its Lease has run out. `tell_loss` is given a logger,
+    a text and its arguments.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class Leadership:
         elector_of: Callable[[ApiClient], LeaderElector],
         since_tick: Callable[[], float],
         end: Callable[[], None] = _end_process,
+        tell_loss: Callable[..., None] = logging.Logger.error,
     ) -> None:
         self._open_client = open_client
         self._elector_of = elector_of
         self._since_tick = since_tick
         self._end = end
+        self._tell_loss = tell_loss
         self._own_loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run_thread, name="leader election", daemon=True)
@@ -118,7 +121,8 @@ class Leadership:
                 self._tell(self._elected)
                 why = await self._before_stop(elector.renew(lambda: self._since_tick() < elector.renew_deadline))
                 if why is not None:
-                    _log.error("%s: %s has lost the Lease: %s", elector.lease_path, elector.identity, why[0])
+                    text = "%s: %s has lost the Lease: %s"
+                    self._tell_loss(_log, text, elector.lease_path, elector.identity, why[0])
                     self._tell(self._over)
                     await self._see_it_end(elector)
                     return
