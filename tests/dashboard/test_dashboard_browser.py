@@ -228,6 +228,13 @@ def test_pages_work_without_javascript(page: Any) -> None:
     assert not page.locator("#theme").is_visible()
 
 
+def test_long_name_leaves_the_columns_beside_it_on_the_page(page: Any) -> None:
+    page.goto("/queue")
+    lengthen = "link => { link.textContent = 'job/' + 'a-very-long-name-'.repeat(8) }"
+    page.locator(".rows th a.work").first.evaluate(lengthen)
+    assert page.locator(".scroll").first.evaluate("region => region.scrollWidth <= region.clientWidth")
+
+
 def test_usage_page_shows_card_hours_by_workload(page: Any) -> None:
     page.goto("/usage")
     assert page.locator("nav[aria-label=Last] [aria-current]").inner_text() == "24h"

@@ -67,7 +67,7 @@ def test_allocation_has_bands_gaps_and_current_numbers() -> None:
         "free": (2, 2, 0, 4),
     }
     free = found.bands[-1]
-    assert (found.now(free), found.mean(free), found.hours(free)) == (4, 48 / 18, 48)
+    assert (free.now, found.mean(free), found.hours(free)) == (4, 48 / 18, 48)
 
 
 def test_filtered_out_workloads_become_one_band() -> None:
@@ -78,19 +78,35 @@ def test_filtered_out_workloads_become_one_band() -> None:
 
 def test_chart_has_bands_in_looks_and_a_gap_where_nothing_was_observed() -> None:
     chart = usage_chart(day())
-    assert chart["x"] == [0, 6 * 3600, 12 * 3600, 18 * 3600]
+    assert chart["x"] == [0, 6 * 3600, 12 * 3600, 18 * 3600, 24 * 3600]
     series: Any = chart["series"]
     assert [(each["name"], each["look"], each["values"]) for each in series] == [
-        ("ml/job/training", look(TRAINING), [6, 6, None, 0]),
-        ("web/deployment/notebook", look(NOTEBOOK), [0, 0, None, 1]),
-        ("free while work waited", "missed", [0, 0, None, 3]),
-        ("free", "free", [2, 2, None, 4]),
+        ("ml/job/training", look(TRAINING), [6, 6, None, 0, 0]),
+        ("web/deployment/notebook", look(NOTEBOOK), [0, 0, None, 1, 1]),
+        ("free while work waited", "missed", [0, 0, None, 3, 3]),
+        ("free", "free", [2, 2, None, 4, 4]),
     ]
 
 
 def test_chart_begins_where_history_begins() -> None:
     found = allocation([steady(12 * HOUR, 24 * HOUR, {Use("free"): 2})], 0, 24 * HOUR, slots=4)
-    assert usage_chart(found)["x"] == [12 * 3600, 18 * 3600]
+    assert usage_chart(found)["x"] == [12 * 3600, 18 * 3600, 24 * 3600]
+
+
+def test_chart_of_one_slot_has_where_it_begins_and_ends() -> None:
+    found = allocation([steady(23 * HOUR, 24 * HOUR, {Use("free"): 2})], 0, 24 * HOUR, slots=4)
+    chart = usage_chart(found)
+    series: Any = chart["series"]
+    assert (chart["x"], series[0]["values"]) == ([18 * 3600, 24 * 3600], [2, 2])
+
+
+def test_cards_now_are_those_last_observed_not_the_mean_of_the_slot() -> None:
+    spans = [steady(0, HOUR, {Use("free"): 8}), steady(HOUR, 2 * HOUR, {Use("free"): 2, Use("held", TRAINING): 6})]
+    found = allocation(spans, 0, 2 * HOUR, slots=1)
+    assert {band.name: (band.now, found.mean(band)) for band in found.bands} == {
+        "ml/job/training": (6, 3),
+        "free": (2, 5),
+    }
 
 
 async def test_usage_page_without_history_says_why() -> None:

@@ -11,7 +11,7 @@ from haru.dashboard.views.looks import LOOKS
 from haru.dashboard.views.out_of_service import MOST, outages
 from haru.dashboard.views.overview import overview
 from haru.dashboard.views.queue import waiting_work
-from haru.dashboard.views.usage import PERIODS, Allocation, states
+from haru.dashboard.views.usage import PERIODS, Allocation, begin_of, states
 from haru.dashboard.views.usage_chart import usage_chart
 from haru.explain.happenings import Happening
 
@@ -57,6 +57,4 @@ def _day(asked: Asked) -> Allocation | None:
     until = int(time.time() * 1000)
     since = until - PERIODS[_PERIOD]
     spans = asked.services.history.spans(since, until)
-    # The chart begins where the history does, so that a short one is not a sliver.
-    began = min((span.began for span in spans if span.observed), default=since)
-    return states(spans, max(since, began), until)
+    return states(spans, begin_of(spans, since), until)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from haru.dashboard.asked import Answer, Asked
-from haru.dashboard.views.usage import PERIODS, USUAL, Allocation, allocation
+from haru.dashboard.views.usage import PERIODS, USUAL, Allocation, allocation, begin_of
 from haru.dashboard.views.usage_chart import usage_chart, usage_table
 
 NO_HISTORY = (
@@ -34,4 +34,5 @@ async def usage(asked: Asked) -> Answer:
 
 def _measured(asked: Asked, since: int, until: int) -> Allocation:
     assert asked.services.history is not None
-    return allocation(asked.services.history.spans(since, until), since, until, asked.chosen)
+    spans = asked.services.history.spans(since, until)
+    return allocation(spans, begin_of(spans, since), until, asked.chosen)

@@ -48,6 +48,10 @@
       return at && when.getDate() !== new Date(ticks[at - 1] * 1000).getDate() ? `${clock}\n${day}` : clock;
     });
   }
+  // An axis as wide as its longest number, in a font of 12 px.
+  function wide(_, texts) {
+    return Math.max(46, 22 + 8 * Math.max(0, ...(texts || []).map((text) => text.length)));
+  }
   function options(box, spec, shown) {
     const looks = spec.series.map(({ look }) => look).reverse();
     const quiet = colour("--quiet"), line = colour("--line");
@@ -58,7 +62,7 @@
       height: Number(box.dataset.height),
       padding: [10, 8, 0, 0],
       scales: { x: { time: true, range: () => spec.range || [spec.x[0], spec.x[spec.x.length - 1]] }, y: { range: (_, __, most) => [0, Math.max(1, spec.most || most)] } },
-      axes: [{ ...axis, values: times, space: 70 }, { ...axis, size: 46, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000], values: (_, ticks) => ticks.map((tick) => tick.toLocaleString()) }],
+      axes: [{ ...axis, values: times, space: 70 }, { ...axis, size: wide, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5], values: (_, ticks) => ticks.map((tick) => tick.toLocaleString()) }],
       cursor: { points: { show: false }, drag: { x: Boolean(spec.zoom), y: false, setScale: false } },
       legend: { show: spec.legend !== false, live: true, markers: { width: 0, fill: (_, index) => index ? colour(`--${looks[index - 1].split(" ")[0]}`) : "transparent" } },
       hooks: spec.zoom ? { setSelect: [(plot) => zoomed(plot, spec)] } : {},

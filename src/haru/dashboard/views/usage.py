@@ -39,11 +39,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """One use, as the mean number of cards in each slot."""
+    """One use, as the mean number of cards in each slot, and as the number when something was last observed."""
 
     use: Use
     name: str
     cards: tuple[float, ...]
+    now: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +70,17 @@ class Allocation:
         """Cards of a band while it was observed."""
         return self.hours(band) * 3_600_000 / (sum(self.seen) * self.slot or 1)
 
-    def now(self, band: Band) -> float:
-        """Cards in the last slot that was observed."""
-        last = next((index for index in reversed(range(len(self.seen))) if self.seen[index]), None)
-        return 0.0 if last is None else band.cards[last]
-
 
 OTHERS = Workload("", "other work")
 _NAMES = {"missed": "free while work waited", "inUse": "in use"}
 
 
 def allocation(
-    spans: Iterable[Span], since: int, until: int, chosen: Filter = EVERYTHING, slots: int = SLOTS
+    spans: Sequence[Span], since: int, until: int, chosen: Filter = EVERYTHING, slots: int = SLOTS
 ) -> Allocation:
     """The largest workloads by name, the others together, and what was free."""
-    length = (until - since) / slots
-    per_slot: list[dict[Use, float]] = [defaultdict(float) for _ in range(slots)]
-    observed = [0.0] * slots
-    for span in spans:
-        _spread(span, since, length, per_slot, observed)
-    named = _largest(per_slot, chosen)
+    per_slot, observed = _slots(spans, since, until, slots)
+    named = _largest(spans, chosen)
     rest = (Use("missed"), Use("reserved"), Use("free"), Use("unavailable"))
     order = [*(Use("held", work) for work in named), Use("held", OTHERS), *rest]
 
@@ -96,18 +88,26 @@ def allocation(
         held = use if use.kind not in HELD else Use("held", use.workload)
         return held if held in order else Use("held", OTHERS)
 
-    return _banded(since, until, order, band, per_slot, observed)
+    return _banded(since, until, order, band, [*per_slot, _latest(spans)], observed)
 
 
-def states(spans: Iterable[Span], since: int, until: int, slots: int = SLOTS) -> Allocation:
+def states(spans: Sequence[Span], since: int, until: int, slots: int = SLOTS) -> Allocation:
     """The cards by state, from the lowest band to the highest, whoever holds them."""
-    length = (until - since) / slots
-    per_slot: list[dict[Use, float]] = [defaultdict(float) for _ in range(slots)]
-    observed = [0.0] * slots
-    for span in spans:
-        _spread(span, since, length, per_slot, observed)
+    per_slot, observed = _slots(spans, since, until, slots)
     kinds: tuple[Kind, ...] = ("inUse", "held", "unmeasured", "idle", "reserved", "missed", "free", "unavailable")
-    return _banded(since, until, [Use(kind) for kind in kinds], lambda use: Use(use.kind), per_slot, observed)
+    order = [Use(kind) for kind in kinds]
+    return _banded(since, until, order, lambda use: Use(use.kind), [*per_slot, _latest(spans)], observed)
+
+
+def begin_of(spans: Sequence[Span], since: int) -> int:
+    """Where a chart begins: with the history, so that a short one is not a sliver."""
+    return max(since, min((span.began for span in spans if span.observed), default=since))
+
+
+def _latest(spans: Sequence[Span]) -> Mapping[Use, float]:
+    """Cards of each use when something was last observed."""
+    last = max((span for span in spans if span.observed), key=lambda span: span.ended, default=None)
+    return {use: amount / last.observed for use, amount in last.amounts.items()} if last is not None else {}
 
 
 def _banded(
@@ -118,14 +118,30 @@ def _banded(
     per_slot: Sequence[Mapping[Use, float]],
     observed: Sequence[float],
 ) -> Allocation:
-    cards: dict[Use, list[float]] = {use: [0.0] * len(observed) for use in order}
-    for index, amounts in enumerate(per_slot):
-        # In a slot that was seen in part the mean is of that part.
-        for use, amount in amounts.items():
-            cards[band(use)][index] += amount / observed[index] if observed[index] else 0.0
-    bands = [Band(use, _name(use), tuple(values)) for use, values in cards.items() if any(values)]
+    """Bands from the cards in each slot and, last, now."""
+    cards: dict[Use, list[float]] = {use: [0.0] * len(per_slot) for use in order}
+    for index, mean in enumerate(per_slot):
+        for use, amount in mean.items():
+            cards[band(use)][index] += amount
+    bands = [Band(use, _name(use), tuple(values[:-1]), values[-1]) for use, values in cards.items() if any(values)]
     length = (until - since) / len(observed)
     return Allocation(since, until, tuple(bands), tuple(min(1.0, part / length) for part in observed))
+
+
+def _slots(
+    spans: Sequence[Span], since: int, until: int, slots: int
+) -> tuple[list[Mapping[Use, float]], Sequence[float]]:
+    """The mean cards of each use in each slot, and for how long it was observed."""
+    length = (until - since) / slots
+    amounts: list[dict[Use, float]] = [defaultdict(float) for _ in range(slots)]
+    observed = [0.0] * slots
+    for span in spans:
+        _spread(span, since, length, amounts, observed)
+    # In a slot that was seen in part the mean is of that part.
+    return [
+        {use: amount / seen for use, amount in slot.items()} if seen else {}
+        for slot, seen in zip(amounts, observed, strict=True)
+    ], observed
 
 
 def _spread(span: Span, since: int, length: float, per_slot: Sequence[dict[Use, float]], observed: list[float]) -> None:
@@ -144,10 +160,10 @@ def _spread(span: Span, since: int, length: float, per_slot: Sequence[dict[Use, 
             per_slot[index][use] += amount * part
 
 
-def _largest(per_slot: Iterable[Mapping[Use, float]], chosen: Filter) -> list[Workload]:
+def _largest(spans: Iterable[Span], chosen: Filter) -> list[Workload]:
     totals: dict[Workload, float] = defaultdict(float)
-    for amounts in per_slot:
-        for use, amount in amounts.items():
+    for span in spans:
+        for use, amount in span.amounts.items():
             if use.workload is not None and chosen.takes(use.workload):
                 totals[use.workload] += amount
     largest = sorted(totals, key=lambda work: (-totals[work], work))

@@ -20,17 +20,18 @@ _TOKENS = {"inUse": "in-use", "held": "in-use"}
 
 
 def usage_chart(found: Allocation) -> dict[str, object]:
-    """Make the bands of a chart, from where something was observed; unobserved slots are gaps."""
+    """Make the bands of a chart, from where something was observed; unobserved slots are gaps.
+
+    A value holds until the next one: the last slot's is there twice, where it begins and where it ends.
+    """
     first = next((index for index, seen in enumerate(found.seen) if seen), 0)
-    x = [round((found.since + index * found.slot) / 1000) for index in range(first, len(found.seen))]
+    slots = [*range(first, len(found.seen)), len(found.seen) - 1]
+    x = [round((found.since + index * found.slot) / 1000) for index in range(first, len(found.seen) + 1)]
     series = [
         {
             "name": band.name,
             "look": _look(band),
-            "values": [
-                round(cards, 3) if seen else None
-                for cards, seen in zip(band.cards[first:], found.seen[first:], strict=True)
-            ],
+            "values": [round(band.cards[slot], 3) if found.seen[slot] else None for slot in slots],
         }
         for band in found.bands
     ]
@@ -42,7 +43,7 @@ def usage_table(found: Allocation, query: Mapping[str, str]) -> tables.Table:
     rows = [
         (
             _cell(band),
-            tables.number(round(found.now(band), 2)),
+            tables.number(round(band.now, 2)),
             tables.number(round(found.mean(band), 2)),
             tables.number(round(found.hours(band), 2)),
         )
