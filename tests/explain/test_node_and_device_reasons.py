@@ -78,6 +78,7 @@ RULE: Obj = {
         "taint": {"key": "fan", "value": "x", "effect": "NoSchedule"},
     },
 }
+VOLUMES = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
 INCOMPLETE = resource_slice("n", gpus(1))
 INCOMPLETE["spec"]["pool"]["resourceSliceCount"] = 2
 
@@ -113,6 +114,8 @@ NODES = [
     Case("cpu strands devices", [CLASS, node("n", cpu="2"), resource_slice("n", gpus(2)), *wants("p", cpu="4"),
                                  *wants("q", cpu="3"), pod("r")],
          "Stranded", ["Stranded"], ("2 devices free, but cpu 2 left: what waits asks for 3",)),
+    Case("what waits is refused before nodes are asked", [node("n"), pod("p", volumes=VOLUMES)], "Open",
+         ["NothingWaits"], ("none of 1 waiting unit fits here", 'fit: persistentvolumeclaim "data" not found')),
     Case("cordoned", [CLASS, node("n", unschedulable=True), resource_slice("n", gpus(2)), *wants("p")], "Closed",
          ["NodeUnschedulable"], ("it is cordoned; 2 devices: 2 free", "does not fit: were unschedulable")),
     Case("tainted", [node("n", taints=[NODE_TAINT])], "Closed", ["NodeTaints"],

@@ -120,7 +120,7 @@ def test_pods_of_one_workload_that_wait_for_different_reasons_are_rows_of_their_
             ((0, [{"name": "quota"}]), (1, []), (2, []))]  # fmt: skip
     found = Snapshot.of([*cluster(cpu=1), *pods]).explain_pending("statefulset/db", now=NOW)
     assert sorted(whats(found)) == [("statefulset/db", 1), ("statefulset/db", 2)]
-    assert found.total == "3 pods of 1 workload wait for statefulset/db"
+    assert found.total == "3 pods of 1 workload wait in statefulset/db"
     assert [row[2] for row in found.table()[1]] == ["3h", "3h"]
 
 
@@ -325,4 +325,4 @@ def test_command_shows_groups_where_pods_of_a_job_wait_for_different_reasons(
     assert main(["explain", "job/mixed", "-f", str(path)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("Job default/mixed: NeverFits: ") and out.count("\njob/mixed   1 ") == 2
-    assert out.endswith("2 pods of 1 workload wait for job/mixed\n")
+    assert out.endswith("2 pods of 1 workload wait in job/mixed\n")

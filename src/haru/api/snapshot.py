@@ -214,6 +214,7 @@ class Snapshot:
             choice_of,
             in_namespace,
             of_workload,
+            where_text,
             with_labels,
         )
         from haru.explain.pending_rows import pods_in_trouble
@@ -224,10 +225,10 @@ class Snapshot:
         listed = parse_listed(about) if about else None
         if listed is not None:
             check_exists(self.objects, snapshot, listed[0], here, listed[1])
-            choice, where = choice_of(snapshot, listed[0], here, listed[1]), f"for {about}"
+            choice, where = choice_of(snapshot, listed[0], here, listed[1]), where_text(listed[0], about)
         elif about:
             kind, name = parse_subject(about)
-            choice, where = of_workload(kind, here, name), f"for {about}"
+            choice, where = of_workload(kind, here, name), where_text(kind, about)
         else:
             choice = Choice() if all_namespaces else in_namespace(here)
             where = "in all namespaces" if all_namespaces else f"in namespace {here}"

@@ -50,6 +50,11 @@ def of_workload(kind: str, namespace: str, name: str) -> Choice:
     )
 
 
+def where_text(kind: str, title: str) -> str:
+    """Where was looked, as the end of a sentence: pods wait for a class, and in anything else."""
+    return f"for {title}" if kind == "DeviceClass" else f"in {title}"
+
+
 def choice_of(snapshot: Snapshot, kind: str, namespace: str, name: str) -> Choice:
     """What waits with an object of a listed kind."""
     if kind == "Namespace":

@@ -11,7 +11,7 @@ from haru.engine.state import namespaced_name
 from haru.errors import NotFoundError
 from haru.explain import Choice, DeviceStory, NodeStory, PendingList, SubjectKind
 from haru.explain.object_names import PlaceKind, parse_place, parse_subject
-from haru.explain.pending_choice import check_exists, choice_of, with_labels
+from haru.explain.pending_choice import check_exists, choice_of, where_text, with_labels
 from haru.explain.pending_rows import namespaces_that_wait, pending_row_steps, pods_in_trouble
 from haru.explain.subjects import explain_place, subject_in
 from haru.explain_server.discovery import (
@@ -119,7 +119,8 @@ def _within(choice: Choice, namespaces: Collection[str]) -> Choice:
 
 def _where(question: Question, namespaces: Collection[str] | None) -> str:
     if question.name:
-        return f"for {TABLES[question.resource].lower()}/{question.name}"
+        kind = TABLES[question.resource]
+        return where_text(kind, f"{kind.lower()}/{question.name}")
     if question.namespace:
         return f"in namespace {question.namespace}"
     return "in all namespaces" if namespaces is None else "in the namespaces that you may list"

@@ -157,7 +157,7 @@ def diagnose_pod(
     with_nominated = with_nominated_pods(snapshot, [pod], groups=options.gates.groups, now=options.now)
     overlay = Overlay(with_nominated)
     try:
-        refused = PodPlacer(overlay, group, options, nodes).refusals(pod)
+        return PodPlacer(overlay, group, options, nodes).diagnose(pod)
     except AllocationError as error:
         # A selector fails on some device: the other filters can still be asked.
         demand = device_demand_of(overlay, pod, group, options)
@@ -165,7 +165,6 @@ def diagnose_pod(
             FilterRequest(snapshot, pod, backed=demand.backed if isinstance(demand, DeviceDemand) else frozenset())
         )
         return Diagnosis(pod.key, {name: plan.check(snapshot.nodes[name]) for name in nodes}, str(error))
-    return Diagnosis(pod.key, refused)
 
 
 def _scheduler_mismatch(members: Sequence[PodInfo]) -> Reason | None:

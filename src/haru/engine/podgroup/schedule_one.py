@@ -13,7 +13,6 @@ from haru.engine.equivalence.filter_results import FilterResultCache
 from haru.engine.equivalence.node_feasibility import FilterSummary, NodeFeasibility
 from haru.engine.framework.interfaces import (
     NO_NODES,
-    FilterFailure,
     PluginScore,
     rejected_message,
     rejecting_plugins,
@@ -199,12 +198,15 @@ class PodPlacer:
             for name in feasibility.prefilter.scoring_plugins:
                 recorder.evaluations[name, "Score"] += 1
 
-    def refusals(self, pod: PodInfo) -> Mapping[str, Sequence[FilterFailure]]:
-        """Return each infeasible node's filter failures for a pod; empty if PreFilter rejected it."""
+    def diagnose(self, pod: PodInfo) -> Diagnosis:
+        """Return each infeasible node's filter failures for a pod, or why PreFilter rejected it."""
         demand = self._demand_of(pod)
         if isinstance(demand, Reason):
-            return {}
-        return self._filter_results.feasibility(pod, demand).filter_failures(self._overlay)
+            return Diagnosis(pod.key, {}, rejection=demand)
+        feasibility = self._filter_results.feasibility(pod, demand)
+        rejection = feasibility.plan.rejection
+        reason = rejection.reason if rejection is not None else None
+        return Diagnosis(pod.key, feasibility.filter_failures(self._overlay), rejection=reason)
 
     def scores(self, pod: PodInfo) -> Mapping[str, int]:
         """Return the score of each feasible node for a pod; only their differences mean something.

@@ -171,14 +171,15 @@ class FilterFailure:
 class Diagnosis:
     """What the nodes said to a pod that none of them took: the failures of each node, by name.
 
-    `nodes` is empty if PreFilter rejected the pod. `error` is the selector's error that ended the attempt; the failures
-    are then those of the other filters.
+    `nodes` is empty if PreFilter rejected the pod, for the reason `rejection`. `error` is the selector's error that
+    ended the attempt; the failures are then those of the other filters.
     Source: kube-scheduler's `Diagnosis.NodeToStatus`.
     """
 
     pod: PodKey
     nodes: Mapping[str, Sequence[FilterFailure]]
     error: str = ""
+    rejection: Reason | None = None
 
 
 # Not frozen, which would take thrice as long to make; never changed.

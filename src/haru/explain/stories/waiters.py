@@ -123,6 +123,8 @@ def _requests(kind: MemberKind) -> list[str]:
 def _refusals(snapshot: Snapshot, unit: Waiter, kind: MemberKind, name: str, options: Options) -> list[Reason]:
     """Why a node does not take one more such pod; nothing if it does. Devices are told request by request."""
     found = diagnose_pod(snapshot, kind.pod, unit.work.pod_group(snapshot), options, (name,))
+    if found.rejection is not None:
+        return [found.rejection]
     reasons = [failure.reason for failure in found.nodes.get(name, ())]
     if found.error and not reasons:
         return [Reason("SelectorError", found.error)]
