@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
-from haru.kube.pod_environment.volume_files import File, Files, files_of, holds_secrets, references
-from haru.node.volumes import pod_volumes
+from haru.kube.pod_environment.volume_files import File, Files, files_of, in_memory, references
 from haru.node.volumes.atomic import DATA, write_files
-from haru.node.volumes.pod_volumes import PodVolumes
+from haru.node.volumes.pod_volumes import MountInputs, PodVolumes
 from haru.proto import cri_pb2 as cri
 
 Obj = dict[str, Any]
@@ -95,8 +94,20 @@ def test_volume_source_gives_files(volume: Obj, files: Files | None) -> None:
     [
         ({"configMap": {"name": "nobody"}}, 'configmap "nobody" not found'),
         ({"secret": {"secretName": "nobody"}}, 'secret "nobody" not found'),
-        ({"configMap": {"name": "words", "items": [{"key": "x", "path": "x"}]}}, "references non-existent key: x"),
+        (
+            {"configMap": {"name": "words", "items": [{"key": "x", "path": "x"}]}},
+            "^configmap references non-existent config key: x$",
+        ),
+        (
+            {"secret": {"secretName": "hidden", "items": [{"key": "x", "path": "x"}]}},
+            "^references non-existent secret key: x$",
+        ),
         ({"projected": {"sources": [{"clusterTrustBundle": {}}]}}, "clusterTrustBundle is not supported on this node"),
+        ({"projected": {"sources": [{}]}}, "projected source of no known kind is not supported on this node"),
+        (
+            {"projected": {"sources": [{"configMap": {"name": "a"}}, {"secret": {"name": "b"}}]}},
+            r'^\[configmap "a" not found, secret "b" not found\]$',
+        ),
         ({"downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "spec.x"}}]}}, "unsupported fieldPath"),
     ],
 )
@@ -105,18 +116,39 @@ def test_missing_volume_source_is_reported(volume: Obj, message: str) -> None:
         made(volume)
 
 
-def test_token_file_is_owned_by_the_single_run_as_user() -> None:
-    pod = {**POD, "spec": {**POD["spec"], "securityContext": {"runAsUser": 1000}}}
-    volume = {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
-    files = made(volume, pod)
+@pytest.mark.parametrize(
+    ("context", "users", "owner", "mode"),
+    [
+        ({"runAsUser": 1000}, [{}], 1000, 0o600),
+        ({"runAsUser": 1000, "fsGroup": 5}, [{}], 1000, 0o600),
+        ({"fsGroup": 5}, [{}], None, 0o600),
+        ({}, [{"runAsUser": 7}, {"runAsUser": 8}], None, 0o444),
+        ({}, [{"runAsUser": 7}, {}], None, 0o444),
+    ],
+)
+def test_token_file_is_owned_by_the_single_run_as_user(
+    context: Obj, users: list[Obj], owner: int | None, mode: int
+) -> None:
+    containers = [{"name": "main", "securityContext": user} for user in users]
+    pod = {**POD, "spec": {"securityContext": context, "containers": containers}}
+    files = made({"projected": {"defaultMode": 0o444, "sources": [{"serviceAccountToken": {"path": "token"}}]}}, pod)
     assert files is not None
-    assert (files["token"].owner, files["token"].mode) == (1000, 0o600)
+    assert (files["token"].owner, files["token"].mode) == (owner, mode)
 
 
-def test_volumes_with_secrets_use_memory() -> None:
-    assert holds_secrets({"secret": {}})
-    assert holds_secrets({"projected": {"sources": [{"serviceAccountToken": {}}]}})
-    assert not holds_secrets({"configMap": {}})
+@pytest.mark.parametrize(
+    ("volume", "memory"),
+    [
+        ({"secret": {}}, True),
+        ({"projected": {"sources": [{"configMap": {}}]}}, True),
+        ({"downwardAPI": {}}, True),
+        ({"emptyDir": {"medium": "Memory"}}, True),
+        ({"emptyDir": {}}, False),
+        ({"configMap": {}}, False),
+    ],
+)
+def test_volumes_that_are_in_memory(volume: Obj, memory: bool) -> None:
+    assert in_memory(volume) == memory
 
 
 def test_references_of_pod_are_collected() -> None:
@@ -149,7 +181,7 @@ def test_references_of_pod_are_collected() -> None:
 
 def content(directory: Path) -> dict[str, bytes]:
     """What a program sees that walks the names beside `..data`."""
-    found = {}
+    found: dict[str, bytes] = {}
     for path in directory.iterdir():
         if path.name.startswith(".."):
             continue
@@ -251,9 +283,9 @@ def test_volume_directories_and_mounts(tmp_path: Path) -> None:
     volume = {"name": "v", "configMap": {"name": "words"}}
     pod = pod_with(volume)
     assert places.make(pod, volume, {"a": File(b"1")})
-    mount = places.mount(pod, {"name": "v", "mountPath": "/v", "readOnly": True}, str)
+    mount = places.mount(pod, "main", {"name": "v", "mountPath": "/v"}, MountInputs())
     assert Path(mount.host_path) == tmp_path / "pods/u/volumes/kubernetes.io~configmap/v"
-    assert (mount.container_path, mount.readonly) == ("/v", True)
+    assert (mount.container_path, mount.readonly) == ("/v", True)  # as every volume that is made of objects
     assert places.known() == ["u"]
     places.remove("u")
     assert places.known() == []
@@ -265,7 +297,8 @@ def test_image_volume_is_mounted_by_the_runtime(tmp_path: Path) -> None:
     pod = pod_with(volume)
     assert not places.make(pod, volume, None)
     image = cri.ImageSpec(image="sha256:1", user_specified_image="registry.test/models:1")
-    mount = places.mount(pod, {"name": "v", "mountPath": "/v", "subPath": "a/b"}, str, {"v": image})
+    inputs = MountInputs(images={"v": image})
+    mount = places.mount(pod, "main", {"name": "v", "mountPath": "/v", "subPath": "a/b"}, inputs)
     assert mount == cri.Mount(container_path="/v", readonly=True, image=image, image_sub_path="a/b")
     assert places.known() == []
 
@@ -296,13 +329,20 @@ def test_sub_path_is_confined_to_the_volume(tmp_path: Path) -> None:
     volume = {"name": "v", "emptyDir": {}}
     pod = pod_with(volume)
     places.make(pod, volume, None)
-    mount = places.mount(pod, {"name": "v", "mountPath": "/v", "subPathExpr": "x/$(NAME)"}, lambda _: "x/y")
+    given = MountInputs({"NAME": "y", "EMPTY": ""})
+    mount = places.mount(pod, "main", {"name": "v", "mountPath": "/v", "subPathExpr": "x/$(NAME)"}, given)
     assert mount.host_path.endswith("/kubernetes.io~empty-dir/v/x/y")
     assert [stat.S_IMODE(Path(mount.host_path, up).stat().st_mode) for up in (".", "..")] == [0o777, 0o777]
     (places.volume("u", volume) / "out").symlink_to("/etc")
-    for path in ("../..", "/etc", "out"):
-        with pytest.raises(ConfigError, match="subPath"):
-            places.mount(pod, {"name": "v", "mountPath": "/v", "subPath": path}, str)
+    for path, message in (
+        ("../..", "unable to provision SubPath `../..`: must not contain '..'"),
+        ("/etc", "error SubPath `/etc` must not be an absolute path"),
+        ("out", 'failed to prepare subPath for volumeMount "v" of container "main"'),
+        ("$(NONE)/$(EMPTY)", "missing value for EMPTY, NONE"),
+    ):
+        with pytest.raises(ConfigError) as raised:
+            places.mount(pod, "main", {"name": "v", "mountPath": "/v", "subPathExpr": path}, given)
+        assert str(raised.value) == message
 
 
 def test_empty_dir_is_world_writable_and_kept(tmp_path: Path) -> None:
@@ -317,34 +357,23 @@ def test_empty_dir_is_world_writable_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("medium", "group", "mode"), [("", 7, 0o2777), ("Memory", None, 0o1777), ("Memory", 7, 0o3777)]
-)
-def test_empty_dir_has_mode_of_its_medium_and_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, medium: str, group: int | None, mode: int
-) -> None:
-    monkeypatch.setattr(pod_volumes, "_mount_memory", lambda place, size: None)
-    monkeypatch.setattr(os, "chown", lambda *_: None)
-    places, volume = PodVolumes(tmp_path), {"name": "v", "emptyDir": {"medium": medium}}
-    pod = pod_with(volume)
-    pod["spec"]["securityContext"] = {"fsGroup": group}
-    places.make(pod, volume, None)
-    assert stat.S_IMODE(places.volume("u", volume).stat().st_mode) == mode
-
-
-@pytest.mark.parametrize(
     ("kind", "name", "message"),
     [
-        ("Directory", "nobody", "No such file"),
-        ("Directory", "file", "is not a Directory"),
-        ("File", "directory", "is not a File"),
-        ("Socket", "file", "is not a Socket"),
+        ("Directory", "nobody", "nobody is not a directory"),
+        ("Directory", "file", "file is not a directory"),
+        ("DirectoryOrCreate", "file", "file is not a directory"),
+        ("File", "directory", "directory is not a file"),
+        ("FileOrCreate", "directory", "directory is not a file"),
+        ("Socket", "file", "file is not a socket file"),
+        ("CharDevice", "file", "file is not a character device"),
+        ("BlockDevice", "file", "file is not a block device"),
     ],
 )
 def test_host_path_of_wrong_type_is_refused(tmp_path: Path, kind: str, name: str, message: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "directory").mkdir()
     volume = {"name": "v", "hostPath": {"path": str(tmp_path / name), "type": kind}}
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=f"^hostPath type check failed: {tmp_path}/{message}$"):
         PodVolumes(tmp_path).make(pod_with(volume), volume, None)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from haru.kube.meta import Obj
 from haru.kube.pod_environment.environment import ReferencedObjects, expand
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
-from haru.kube.pod_environment.volume_files import Files, Token, files_of, holds_secrets
+from haru.kube.pod_environment.volume_files import Files, Token, files_of, in_memory, is_made_of_objects
 
 TERMINATION_LOG: Final = "/dev/termination-log"
 _FROM_OBJECTS: Final = ("configMap", "secret", "downwardAPI", "projected")
@@ -30,6 +30,8 @@ _FILE_MODE, _DIRECTORY_MODE, _OPEN_MODE = 0o644, 0o755, 0o777
 _ACCOUNT_VOLUME: Final = "kube-api-access-"
 """What admission gives every pod, of objects that are in every namespace."""
 _SET_GID: Final = 0o2000
+_STICKY: Final = 0o1000
+"""Of a file system in memory."""
 _REFERENCE: Final = re.compile(r"\$\(([^()]*)\)")
 
 
@@ -131,21 +133,25 @@ class ContainerFiles(MutableMapping[str, str]):
         group = self._fs_group if mount is not None and self._fs_group is not None else self.group
         if own is not None:
             return Stat(own.mode, self.user, group)
-        if mount is not None and _is_from_objects(mount.volume):
+        if mount is not None and is_made_of_objects(mount.volume):
             found = self._files(mount).get(self._relative(mount, path))
             if found is not None:
                 shared = found.mode if self._fs_group is None else found.mode | 0o440
                 return Stat(shared, found.owner or 0, self._fs_group or 0)
         if self._is_directory(mount, path):
-            mode = _OPEN_MODE if mount is not None and not _is_from_objects(mount.volume) else _DIRECTORY_MODE
-            shared = _SET_GID if mount is not None and self._fs_group is not None else 0
-            return Stat(mode | shared, 0, (mount is not None and self._fs_group) or 0, is_directory=True)
+            if mount is None:
+                return Stat(_DIRECTORY_MODE, 0, 0, is_directory=True)
+            is_volume = self._relative(mount, path) == "."
+            mode = _OPEN_MODE if is_volume or not is_made_of_objects(mount.volume) else _DIRECTORY_MODE
+            mode |= _SET_GID if self._fs_group is not None else 0
+            mode |= _STICKY if is_volume and in_memory(mount.volume) else 0
+            return Stat(mode, 0, self._fs_group or 0, is_directory=True)
         return Stat(_FILE_MODE) if posixpath.normpath(path) in self._given else None
 
     def is_missing(self, path: str) -> bool:
         """Whether it is certain that there is no such file."""
         mount, key = self._place(path)
-        known = mount is not None and (_is_from_objects(mount.volume) or "emptyDir" in mount.volume)
+        known = mount is not None and (is_made_of_objects(mount.volume) or "emptyDir" in mount.volume)
         return self._read(path) is None and (known or key in self._written or path.startswith("/tmp/"))
 
     def file_system(self, path: str) -> str:
@@ -153,8 +159,7 @@ class ContainerFiles(MutableMapping[str, str]):
         mount, _ = self._place(path)
         if mount is None:
             return "overlay"
-        in_memory = (mount.volume.get("emptyDir") or {}).get("medium") == "Memory" or holds_secrets(mount.volume)
-        return "tmpfs" if in_memory else "ext4"
+        return "tmpfs" if in_memory(mount.volume) else "ext4"
 
     def volume_files(self) -> dict[str, str]:
         """The written files of volumes that the containers of a pod share, by volume and path."""
@@ -172,7 +177,7 @@ class ContainerFiles(MutableMapping[str, str]):
         if key in self._written:
             own = self._written[key]
             return None if own is None else own.text
-        if mount is not None and _is_from_objects(mount.volume):
+        if mount is not None and is_made_of_objects(mount.volume):
             found = self._files(mount).get(self._relative(mount, path))
             return None if found is None else found.data.decode(errors="replace")
         return self._given.get(posixpath.normpath(path)) if mount is None else None
@@ -212,7 +217,7 @@ class ContainerFiles(MutableMapping[str, str]):
         name = mount.volume["name"]
         keys = [key.partition(":")[2] for key, one in self._written.items() if one and key.startswith(f"{name}:")]
         keys += [f"{one.below}/." for one in self._mounts if one.volume["name"] == name and one.below]
-        if _is_from_objects(mount.volume):
+        if is_made_of_objects(mount.volume):
             keys += self._files(mount)
         return any(key.startswith(within) for key in keys)
 
@@ -259,7 +264,7 @@ def _mounts(pod: Obj, container: Mapping[str, Any], variables: Mapping[str, str]
 def volume_problem(pod: Obj, sources: PodSources) -> str:
     """Why a volume of a pod can not be made, in a kubelet's words; empty if all can."""
     for volume in pod["spec"].get("volumes") or ():
-        if volume["name"].startswith(_ACCOUNT_VOLUME) or not _is_from_objects(volume):
+        if volume["name"].startswith(_ACCOUNT_VOLUME) or not is_made_of_objects(volume):
             continue
         try:
             files_of(pod, _known(volume, optional=False), sources.objects, sources.facts(pod), lambda _: "")
@@ -280,10 +285,6 @@ def _known(volume: Mapping[str, Any], *, optional: bool, with_tokens: bool = Fal
         if kind in (*_FROM_OBJECTS, *(("serviceAccountToken",) if with_tokens else ()))
     ]
     return {**volume, "projected": {**volume["projected"], "sources": sources}}
-
-
-def _is_from_objects(volume: Mapping[str, Any]) -> bool:
-    return any(kind in volume for kind in _FROM_OBJECTS)
 
 
 def _kubelet_files(pod: Obj, container: Mapping[str, Any]) -> dict[str, str]:

@@ -47,10 +47,16 @@ def files_of(
     return None
 
 
-def holds_secrets(volume: Mapping[str, Any]) -> bool:
+def is_made_of_objects(volume: Mapping[str, Any]) -> bool:
+    """Whether its files are copies of what the API has: no container may write them."""
+    return any(field in volume for field in ("configMap", "secret", "downwardAPI", "projected"))
+
+
+def in_memory(volume: Mapping[str, Any]) -> bool:
     """Whether its files belong into memory only."""
-    listed = (volume.get("projected") or {}).get("sources") or ()
-    return "secret" in volume or any("secret" in source or "serviceAccountToken" in source for source in listed)
+    if (volume.get("emptyDir") or {}).get("medium") == "Memory":
+        return True
+    return any(field in volume for field in ("secret", "downwardAPI", "projected"))
 
 
 def token_requests(pod: Obj) -> list[Mapping[str, Any]]:
@@ -94,14 +100,14 @@ def _config_map(source: Mapping[str, Any], name: str, sources: ReferencedObjects
     found = sources.config_map(name)
     if found is None:
         return _absent(source, f'configmap "{name}" not found')
-    return _selected(source, config_map_data(found), mode, f'configmap "{name}"')
+    return _selected(source, config_map_data(found), mode, "configmap references non-existent config key")
 
 
 def _secret(source: Mapping[str, Any], name: str, sources: ReferencedObjects, mode: int) -> Files:
     found = sources.secret(name)
     if found is None:
         return _absent(source, f'secret "{name}" not found')
-    return _selected(source, secret_data(found), mode, f'secret "{name}"')
+    return _selected(source, secret_data(found), mode, "references non-existent secret key")
 
 
 def _absent(source: Mapping[str, Any], message: str) -> Files:
@@ -110,7 +116,7 @@ def _absent(source: Mapping[str, Any], message: str) -> Files:
     return {}
 
 
-def _selected(source: Mapping[str, Any], data: Mapping[str, bytes], mode: int, what: str) -> Files:
+def _selected(source: Mapping[str, Any], data: Mapping[str, bytes], mode: int, missing: str) -> Files:
     items = source.get("items")
     if not items:
         return {key: File(value, mode) for key, value in data.items()}
@@ -119,7 +125,7 @@ def _selected(source: Mapping[str, Any], data: Mapping[str, bytes], mode: int, w
         if item["key"] in data:
             files[item["path"]] = File(data[item["key"]], mode if item.get("mode") is None else item["mode"])
         elif not source.get("optional"):
-            raise ConfigError(f"{what}: references non-existent key: {item['key']}")
+            raise ConfigError(f"{missing}: {item['key']}")
     return files
 
 
@@ -139,28 +145,45 @@ def _downward(pod: Obj, source: Mapping[str, Any], facts: DownwardFacts, mode: i
 def _projected(
     pod: Obj, volume: Mapping[str, Any], sources: ReferencedObjects, facts: DownwardFacts, token: Token
 ) -> Files:
-    mode = _mode(volume)
+    """The files of all sources, a later one over an earlier one. Raises `ConfigError` with what every source lacks."""
     files: Files = {}
+    problems: dict[str, None] = {}
     for source in volume.get("sources") or ():
-        if one := source.get("configMap"):
-            files |= _config_map(one, one.get("name", ""), sources, mode)
-        elif one := source.get("secret"):
-            files |= _secret(one, one.get("name", ""), sources, mode)
-        elif "downwardAPI" in source:
-            files |= _downward(pod, source["downwardAPI"] or {}, facts, mode)
-        elif one := source.get("serviceAccountToken"):
-            user = _only_user(pod)
-            files[one["path"]] = File(token(one).encode(), TOKEN_MODE if user is not None else mode, user)
-        else:
-            raise ConfigError(f"projected source {', '.join(source)} is not supported on this node")
+        try:
+            files |= _source(pod, source, _mode(volume), sources, facts, token)
+        except ConfigError as error:
+            problems[str(error)] = None
+    if problems:
+        raise ConfigError(next(iter(problems)) if len(problems) == 1 else f"[{', '.join(problems)}]")
     return files
+
+
+def _source(
+    pod: Obj,
+    source: Mapping[str, Any],
+    mode: int,
+    sources: ReferencedObjects,
+    facts: DownwardFacts,
+    token: Token,
+) -> Files:
+    """The files of one source of a projection. Raises `ConfigError`."""
+    if one := source.get("configMap"):
+        return _config_map(one, one.get("name", ""), sources, mode)
+    if one := source.get("secret"):
+        return _secret(one, one.get("name", ""), sources, mode)
+    if "downwardAPI" in source:
+        return _downward(pod, source["downwardAPI"] or {}, facts, mode)
+    if one := source.get("serviceAccountToken"):
+        user = _only_user(pod)
+        group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
+        own = mode if user is None and group is None else TOKEN_MODE
+        return {one["path"]: File(token(one).encode(), own, user)}
+    raise ConfigError(f"projected source {', '.join(source) or 'of no known kind'} is not supported on this node")
 
 
 def _only_user(pod: Obj) -> int | None:
     """The one user that all containers run as, if the pod says so."""
     spec = pod["spec"]
-    if (spec.get("securityContext") or {}).get("fsGroup") is not None:
-        return None
     default = (spec.get("securityContext") or {}).get("runAsUser")
     containers = (*(spec.get("initContainers") or ()), *spec["containers"])
     users = {(one.get("securityContext") or {}).get("runAsUser", default) for one in containers}

@@ -125,7 +125,7 @@ class Agent:
         tree: Tree | None = None
         if options.cgroups.per_qos:
             tree = SystemdTree() if systemd else FileTree(found)
-        rule = _memory_qos(options, found)
+        rule, amounts = _memory_qos(options, found), allocatable(options, machine)
         return Context(
             client=self._client,
             runtime=runtime,
@@ -133,14 +133,14 @@ class Agent:
             machine=machine,
             addresses=list(options.addresses) or [own_address()],
             recorder=EventRecorder(self._client, "kubelet", instance=options.name),
-            volumes=PodVolumes(options.root),
+            volumes=PodVolumes(options.root, parse_quantity(amounts["memory"]).value()),
             objects=Objects(self._client, self._objects_changed),
             handler_runner=HandlerRunner(runtime),
             devices=self._devices,
             cgroups=Cgroups(found, tree, rule, QosGroups(tree, rule, options.cgroups.root, self._active)),
             ranges=await asyncio.to_thread(_ranges, options),
-            runtime_info=RuntimeInfo(version.runtime_name, version.runtime_version, await _has_users(runtime)),
-            allocatable=allocatable(options, machine),
+            runtime_info=RuntimeInfo(version.runtime_name, version.runtime_version, *await _features(runtime)),
+            allocatable=amounts,
             services=Informer(self._client, SERVICES, transform=_addressed),
             admission=self._no_room,
         )
@@ -295,13 +295,14 @@ def _ranges(options: NodeOptions) -> Ranges:
     return ranges
 
 
-async def _has_users(runtime: RuntimeClient) -> bool:
-    """Whether the runtime's default handler can give a pod users of its own."""
+async def _features(runtime: RuntimeClient) -> tuple[bool, bool]:
+    """Whether the runtime's default handler has users of pods, and recursive read-only mounts."""
     try:
         handlers = (await runtime.status()).runtime_handlers
     except CriError:
-        return False
-    return any(one.name == "" and one.features.user_namespaces for one in handlers)
+        return False, False
+    default = next((one.features for one in handlers if one.name == ""), None)
+    return (default.user_namespaces, default.recursive_read_only_mounts) if default is not None else (False, False)
 
 
 async def _patiently(work: Any, what: str) -> None:

@@ -48,6 +48,8 @@ class RuntimeInfo:
     version: str = ""
     has_users: bool = False
     """Whether it can give a pod users of its own."""
+    has_recursive_read_only: bool = False
+    """Whether it can mount what is below a volume read-only, too."""
 
 
 @dataclass(slots=True)

@@ -12,10 +12,11 @@ from typing import Any
 from haru.client.events import EventType
 from haru.drivers.cdi.edits import CdiError
 from haru.drivers.cdi.reader import DIRECTORIES, CdiFiles
+from haru.errors import HaruError
 from haru.kube.container_events import CREATED, STARTED, container_of
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
-from haru.kube.pod_environment.environment import ReferencedObjects, command_of, environment, expand
+from haru.kube.pod_environment.environment import ReferencedObjects, command_of, environment
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
 from haru.kube.pod_environment.volume_files import files_of
 from haru.node.agent.context import Context
@@ -27,6 +28,7 @@ from haru.node.podworker.host_names import hosts_text
 from haru.node.podworker.observed import SeenSandbox
 from haru.node.podworker.plan import uses_host_network
 from haru.node.podworker.userns import UserNamespaceError
+from haru.node.volumes.pod_volumes import MountInputs
 from haru.proto import cri_pb2 as cri
 
 __all__ = ["DIRECTORIES", "CdiError", "apply", "runtime_has_cdi"]
@@ -88,6 +90,14 @@ class ContainerStart:
     """Runtime id of the container whose process namespace it joins."""
 
 
+class VolumesError(HaruError):
+    """Volumes that were not set up, with a text for each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
 class ContainerStarter:
     """Starts the containers of pods on one node."""
 
@@ -100,18 +110,20 @@ class ContainerStarter:
         self._images.forget(uid)
 
     async def volumes(self, pod: Obj, sources: ReferencedObjects, facts: DownwardFacts) -> bool:
-        """Set up and update the pod's volumes; whether one changed. Raises `ConfigError`, OSError."""
+        """Set up and update the pod's volumes; whether one changed. Raises `VolumesError`, `ConfigError`."""
         try:
             token = await self._context.objects.tokens(pod)
         except StatusError as error:
             raise ConfigError(f"failed to fetch token: {error}") from error
-        changed = False
+        changed, problems = False, []
         for volume in pod["spec"].get("volumes") or ():
             try:
                 files = files_of(pod, volume, sources, facts, token)
                 changed |= await asyncio.to_thread(self._context.volumes.make, pod, volume, files)
             except (ConfigError, ValueError, OSError) as error:
-                raise ConfigError(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}') from error
+                problems.append(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}')
+        if problems:
+            raise VolumesError(problems)
         return changed
 
     async def start(self, request: ContainerStart, created: Callable[[str], None]) -> str:
@@ -187,7 +199,8 @@ class ContainerStarter:
         values = environment(pod, container, inputs.sources, inputs.facts, self._context.service_variables(pod))
         command, args = command_of(container, values)
         known = {name: value.decode(errors="replace") for name, value in values.items()}
-        mounts = self._mounts(pod, container, inputs.facts, lambda text: expand(text, known), volumes)
+        has_recursive = self._context.runtime_info.has_recursive_read_only
+        mounts = self._mounts(pod, container, inputs.facts, MountInputs(known, volumes, has_recursive))
         mounts += inputs.prepared.mounts.get(container["name"], ())
         users = self._context.users(pod)
         mapping = cri.IDMapping(host_id=users.host_id, length=users.length) if users is not None else None
@@ -221,11 +234,10 @@ class ContainerStarter:
         pod: Obj,
         container: Mapping[str, Any],
         facts: DownwardFacts,
-        expanded: Callable[[str], str],
-        images: Mapping[str, cri.ImageSpec],
+        inputs: MountInputs,
     ) -> list[cri.Mount]:
-        volumes = self._context.volumes
-        mounts = [volumes.mount(pod, mount, expanded, images) for mount in container.get("volumeMounts") or ()]
+        volumes, name = self._context.volumes, container["name"]
+        mounts = [volumes.mount(pod, name, mount, inputs) for mount in container.get("volumeMounts") or ()]
         own = volumes.pod(pod["metadata"]["uid"])
         targets = {mount.container_path for mount in mounts}
         if "/etc/hosts" not in targets and (not uses_host_network(pod) or pod["spec"].get("hostAliases")):

@@ -30,7 +30,7 @@ from haru.node.cgroups.tree import CgroupError
 from haru.node.cri.errors import CriError
 from haru.node.dra.devices import DevicesError, Prepared
 from haru.node.podworker.container_kill import ContainerKiller, KillTarget, grace_of
-from haru.node.podworker.container_start import ContainerStart, ContainerStarter, PodInputs
+from haru.node.podworker.container_start import ContainerStart, ContainerStarter, PodInputs, VolumesError
 from haru.node.podworker.observed import CREATED, EXITED, SeenContainer, SeenPod
 from haru.node.podworker.plan import Kill, Pauses, Plan, container_hash, container_specs, crash_key, decide
 from haru.node.podworker.pod_cleanup import PodCleanup
@@ -226,8 +226,9 @@ class PodWorker:
         try:
             sources = await self._context.objects.want(pod)
             await self._starter.volumes(pod, sources, facts)
-        except ConfigError as error:
-            self._context.recorder.event(pod, "Warning", "FailedMount", str(error))
+        except (ConfigError, VolumesError) as error:
+            for text in error.problems if isinstance(error, VolumesError) else (str(error),):
+                self._context.recorder.event(pod, "Warning", "FailedMount", text)
             return None
         return PodInputs(sources, facts)
 

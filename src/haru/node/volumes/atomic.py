@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import time
 from pathlib import Path, PurePosixPath
 
 from haru.kube.pod_environment.volume_files import Files
+from haru.node.volumes.ownership import give_to_group
 
 DATA = "..data"
 
 
 def write_files(directory: Path, files: Files, group: int | None = None) -> bool:
-    """Have exactly these files in a directory; whether anything was changed. Raises OSError and ValueError."""
+    """Have exactly these files in a directory; whether anything was changed. Raises OSError and ValueError.
+
+    Only what is in files is compared: a pod's modes, owner and group never change.
+    """
     for path in files:
         _check(path)
     data = directory / DATA
@@ -36,9 +39,11 @@ def write_files(directory: Path, files: Files, group: int | None = None) -> bool
         target = fresh / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(file.data)
-        if file.owner is not None or group is not None:
-            os.chown(target, -1 if file.owner is None else file.owner, -1 if group is None else group)
-        target.chmod(file.mode if group is None else file.mode | 0o440)
+        target.chmod(file.mode)
+        if file.owner is not None:
+            os.chown(target, file.owner, -1)
+    if group is not None:
+        give_to_group(directory, group, read_only=True)
     pending = directory / "..data_tmp"
     pending.unlink(missing_ok=True)
     pending.symlink_to(stamp)
@@ -61,20 +66,18 @@ def _same(directory: Path, files: Files) -> bool:
     present = {str(path.relative_to(directory)): path for path in directory.rglob("*") if not path.is_dir()}
     if present.keys() != {str(PurePosixPath(path)) for path in files}:
         return False
-    return all(
-        present[str(PurePosixPath(path))].read_bytes() == file.data
-        and stat.S_IMODE(present[str(PurePosixPath(path))].stat().st_mode) & 0o700 == file.mode & 0o700
-        for path, file in files.items()
-    )
+    return all(present[str(PurePosixPath(path))].read_bytes() == file.data for path, file in files.items())
 
 
 def _link(directory: Path, files: Files) -> None:
     """Names beside `..data` for what is in it, and for nothing else."""
-    wanted = {PurePosixPath(path).parts[0] for path in files}
-    for name in wanted:
+    wanted = {PurePosixPath(path).parts[0]: file.owner for path, file in files.items()}
+    for name, owner in wanted.items():
         link = directory / name
-        if not link.is_symlink():
+        if not os.path.lexists(link):  # a mount point of another volume may be there
             link.symlink_to(f"{DATA}/{name}")
+            if owner is not None:
+                os.chown(link, owner, -1, follow_symlinks=False)
     for entry in directory.iterdir():
         if entry.is_symlink() and not entry.name.startswith("..") and entry.name not in wanted:
             entry.unlink()

@@ -1,28 +1,32 @@
 """Volumes of pods on this machine: paths, setup, teardown.
 
-`ROOT/pods/UID/volumes/kubernetes.io~KIND/NAME`, as kubelets have it. What holds secrets is in memory (tmpfs). All calls
-do input and output and may block: run them in a thread.
+`ROOT/pods/UID/volumes/kubernetes.io~KIND/NAME`, as kubelets have it. What holds secrets, tokens or facts of the pod is
+in memory (tmpfs). All calls do input and output and may block: run them in a thread.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import platform
+import re
 import shutil
-import stat
 import subprocess
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from types import MappingProxyType
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from haru.files import write_whole
 from haru.kube.meta import Obj
 from haru.kube.pod_environment.fields import ConfigError
-from haru.kube.pod_environment.volume_files import Files, holds_secrets
+from haru.kube.pod_environment.volume_files import Files, in_memory, is_made_of_objects
 from haru.kube.quantity import parse_quantity
 from haru.kube.strategy import qos_class
+from haru.node.cgroups.amounts import pod_amounts
 from haru.node.volumes.atomic import write_files
+from haru.node.volumes.host_path import check_host_path
+from haru.node.volumes.ownership import give_to_group
+from haru.node.volumes.sub_path import make_sub_path, sub_path_of
 from haru.proto import cri_pb2 as cri
 
 _NOTE = "pod.json"
@@ -38,20 +42,25 @@ _PROPAGATION = {
     "HostToContainer": cri.PROPAGATION_HOST_TO_CONTAINER,
     "Bidirectional": cri.PROPAGATION_BIDIRECTIONAL,
 }
-_TESTS: Mapping[str, Callable[[int], bool]] = {
-    "Directory": stat.S_ISDIR,
-    "File": stat.S_ISREG,
-    "Socket": stat.S_ISSOCK,
-    "CharDevice": stat.S_ISCHR,
-    "BlockDevice": stat.S_ISBLK,
-}
+
+
+@dataclass(frozen=True, slots=True)
+class MountInputs:
+    """What the mounts of a container depend on."""
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Its environment, for `subPathExpr`."""
+    images: Mapping[str, cri.ImageSpec] = field(default_factory=dict)
+    """Those of the pod's image volumes, by the volumes' names."""
+    recursive_read_only: bool = False
+    """Whether the runtime can mount what is below a volume read-only, too."""
 
 
 class PodVolumes:
-    """The volumes under a directory of the agent's own."""
+    """The volumes under a directory of the agent's own; `memory` is what the node has for pods, in bytes."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root / "pods"
+    def __init__(self, root: Path, memory: int = 0) -> None:
+        self._root, self._memory = root / "pods", memory
 
     def pod(self, uid: str) -> Path:
         """The directory of a pod."""
@@ -65,8 +74,8 @@ class PodVolumes:
         """Where a volume is. Raises `ConfigError` for a kind that this node does not have."""
         if "hostPath" in volume:
             return Path(str(volume["hostPath"]["path"]))
-        for field, kind in _KINDS.items():
-            if field in volume:
+        for source, kind in _KINDS.items():
+            if source in volume:
                 return self.pod(uid) / "volumes" / f"kubernetes.io~{kind}" / str(volume["name"])
         kinds = ", ".join(key for key in volume if key != "name") or "nothing"
         raise ConfigError(f'volume "{volume["name"]}": {kinds} is not supported on this node')
@@ -75,24 +84,25 @@ class PodVolumes:
         """Have a volume ready, with these files; whether it changed. Raises `ConfigError`, OSError."""
         if "image" in volume:
             return False  # its files are in the runtime, which mounts them
-        uid = pod["metadata"]["uid"]
-        place = self.volume(uid, volume)
+        place = self.volume(pod["metadata"]["uid"], volume)
         group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
         if "hostPath" in volume:
-            _host_path(place, volume["hostPath"].get("type") or "")
+            check_host_path(place, volume["hostPath"].get("type") or "")
             return False
-        fresh = not place.is_dir()
-        place.mkdir(parents=True, exist_ok=True)
-        empty = volume.get("emptyDir") or {}
-        if (files is not None and holds_secrets(volume)) or empty.get("medium") == "Memory":
-            _mount_memory(place, empty.get("sizeLimit"))
-        sticky = stat.S_ISVTX if empty.get("medium") == "Memory" else 0  # as the kernel makes a tmpfs
-        if fresh or not os.listdir(place):  # noqa: PTH208 - only whether there is anything
-            place.chmod(sticky | 0o777 if files is None else 0o755)
-            if group is not None:
-                os.chown(place, -1, group)
-                place.chmod(sticky | 0o2777 if files is None else 0o2775)
-        return write_files(place, files, group) if files is not None else fresh
+        fresh = _make_directory(place, group)
+        if in_memory(volume) and not any(place.iterdir()):
+            _mount_memory(place, self._size(pod, volume), group)
+        if files is None:
+            return fresh
+        for below in nested_mounts(pod, volume["name"]):
+            (place / below).mkdir(parents=True, exist_ok=True)
+        return write_files(place, files, group)
+
+    def _size(self, pod: Obj, volume: Mapping[str, Any]) -> int:
+        """How much may be in a volume in memory: at most what the pod may have, or the node; 0: any size."""
+        limit = (volume.get("emptyDir") or {}).get("sizeLimit")
+        sizes = (self._memory, pod_amounts(pod).memory_limit, parse_quantity(limit).value() if limit else 0)
+        return min((size for size in sizes if size > 0), default=0)
 
     def note(self, pod: Obj) -> None:
         """Write down which pod has a directory here: its name and its class, by which the rest is found."""
@@ -127,38 +137,55 @@ class PodVolumes:
         if self.pod(uid).is_dir():
             shutil.rmtree(self.pod(uid))
 
-    def mount(
-        self,
-        pod: Obj,
-        mount: Mapping[str, Any],
-        expand: Callable[[str], str],
-        images: Mapping[str, cri.ImageSpec] = MappingProxyType({}),
-    ) -> cri.Mount:
-        """Turn a container's volumeMount into a mount of the CRI. Raises `ConfigError`, OSError.
-
-        `images` are those of the pod's image volumes, by the volumes' names.
-        """
-        listed = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
-        if mount["name"] not in listed:
-            raise ConfigError(f'volume "{mount["name"]}" is mounted but the pod has no such volume')
-        below = expand(mount["subPathExpr"]) if mount.get("subPathExpr") else mount.get("subPath") or ""
-        if mount["name"] in images:
+    def mount(self, pod: Obj, container: str, mount: Mapping[str, Any], inputs: MountInputs) -> cri.Mount:
+        """Turn a container's volumeMount into a mount of the CRI. Raises `ConfigError`, OSError."""
+        below = sub_path_of(mount, inputs.variables)
+        if (image := inputs.images.get(mount["name"])) is not None:
             return cri.Mount(
                 container_path=mount["mountPath"],
                 readonly=True,
                 propagation=cri.PROPAGATION_PRIVATE,
-                image=images[mount["name"]],
+                image=image,
                 image_sub_path=below,
             )
-        place = self.volume(pod["metadata"]["uid"], listed[mount["name"]])
-        if below:
-            place = _sub_path(place, below)
+        listed = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
+        if (volume := listed.get(mount["name"])) is None:
+            raise ConfigError(f'cannot find volume "{mount["name"]}" to mount into container "{container}"')
+        place: Path | None = self.volume(pod["metadata"]["uid"], volume)
+        if place is not None and below and (place := make_sub_path(place, below)) is None:
+            # No more of it: whoever reads this may not see the machine's files.
+            named = f'volumeMount "{mount["name"]}" of container "{container}"'
+            raise ConfigError(f"failed to prepare subPath for {named}")
         return cri.Mount(
             container_path=mount["mountPath"],
             host_path=str(place),
-            readonly=bool(mount.get("readOnly")),
+            readonly=bool(mount.get("readOnly")) or is_made_of_objects(volume),
+            recursive_read_only=_recursive(mount, inputs.recursive_read_only),
             propagation=_PROPAGATION[mount.get("mountPropagation") or "None"],
         )
+
+
+def _recursive(mount: Mapping[str, Any], has: bool) -> bool:
+    """Whether what is below a mount is read-only, too. Raises `ConfigError`."""
+    wanted = mount.get("recursiveReadOnly") or "Disabled"
+    if wanted == "Enabled" and not has:
+        raise ConfigError(
+            f'failed to resolve recursive read-only mode: volume "{mount["name"]}" requested recursive read-only mode, '
+            "but it is not supported by the runtime"
+        )
+    return has and wanted != "Disabled"
+
+
+def nested_mounts(pod: Obj, name: str) -> list[str]:
+    """Where containers mount other volumes within a volume, relative to it: a read-only one must have these places."""
+    spec, found = pod["spec"], []
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        mounts = container.get("volumeMounts") or ()
+        paths = sorted(PurePosixPath(mount["mountPath"]) for mount in mounts)
+        for own in (PurePosixPath(mount["mountPath"]) for mount in mounts if mount["name"] == name):
+            inner = [path for path in paths if own in path.parents]
+            found += [str(path.relative_to(own)) for path in inner if not set(inner) & set(path.parents)]
+    return found
 
 
 def mounts_below(directory: Path) -> list[Path]:
@@ -169,51 +196,38 @@ def mounts_below(directory: Path) -> list[Path]:
     return sorted((point for point in points if point.is_relative_to(directory)), key=lambda p: -len(p.parts))
 
 
-def _mount_memory(place: Path, size: str | None) -> None:
+def _make_directory(place: Path, group: int | None) -> bool:
+    """Make the directory of a volume, under its name only when its mode is right; whether it was missing.
+
+    From then on its mode is the pod's affair.
+    """
+    if place.is_dir():
+        return False
+    fresh = place.with_name(f".{place.name}.new")
+    fresh.mkdir(parents=True, exist_ok=True)
+    fresh.chmod(0o777)
+    if group is not None:
+        give_to_group(fresh, group, read_only=False)
+    fresh.rename(place)
+    return True
+
+
+def _mount_memory(place: Path, size: int, group: int | None) -> None:
     if place in mounts_below(place):
         return
-    options = ["-o", f"size={parse_quantity(size).value()}"] if size and parse_quantity(size).value() else []
-    _run(["mount", "-t", "tmpfs", *options, "tmpfs", str(place)])
+    options = [f"size={size}"] if size else []
+    options += ["mode=1777"] if group is None else ["mode=3777", f"gid={group}"]
+    options += ["noswap"] if _has_noswap(platform.release()) else []
+    _run(["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(place)])
+
+
+def _has_noswap(kernel: str) -> bool:
+    """Whether a kernel can keep a tmpfs out of swap (6.4)."""
+    found = re.match(r"(\d+)\.(\d+)", kernel)
+    return found is not None and (int(found[1]), int(found[2])) >= (6, 4)
 
 
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     if done.returncode:
         raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")
-
-
-def _sub_path(volume: Path, below: str) -> Path:
-    """A path within a volume, made if it is not there; links may not lead out of it."""
-    if below.startswith("/") or ".." in Path(below).parts:
-        raise ConfigError(f'subPath "{below}" must be relative and without ..')
-    target = volume / below
-    base = volume.resolve()
-    if not target.resolve().is_relative_to(base):
-        raise ConfigError(f'subPath "{below}" leads out of its volume')
-    if not target.exists():
-        # Each directory is as open as the volume, with its group where fsGroup has set that bit.
-        mode = stat.S_IMODE(base.stat().st_mode)
-        for part in reversed([target, *target.parents]):
-            if part.is_relative_to(volume) and not part.exists():
-                part.mkdir()
-                part.chmod(mode)
-    return target.resolve()
-
-
-def _host_path(path: Path, kind: str) -> None:
-    """Check a hostPath volume against its type. Raises `ConfigError`."""
-    if kind == "DirectoryOrCreate":
-        path.mkdir(mode=0o755, parents=True, exist_ok=True)
-        kind = "Directory"
-    elif kind == "FileOrCreate":
-        if not path.exists():
-            path.touch(mode=0o644)
-        kind = "File"
-    if not kind:
-        return
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        raise ConfigError(f"hostPath type check failed: {path}: {error.strerror}") from error
-    if not _TESTS[kind](mode):
-        raise ConfigError(f"hostPath type check failed: {path} is not a {kind}")
