@@ -57,7 +57,10 @@ class StepSource(Protocol):
 
 
 class RemovalTimeline:
-    """Hold the events of some sets of nodes, from the least important unit up to the rank `_until`."""
+    """Hold the events of some sets of nodes, from the least important unit up to the rank `_until`.
+
+    It names nodes and units, and holds none: what is gone need not wait in memory until somebody asks again.
+    """
 
     def __init__(self, initial: InitialCounts) -> None:
         self._initial = initial
@@ -69,8 +72,9 @@ class RemovalTimeline:
         """Forget everything."""
         self._until: Rank | None = None
         self._events: list[list[Event]] = [[] for _ in self._initial.sets]  # the least important last
-        self._steps: dict[str, tuple[RemovalSteps, list[Event]]] = {}
-        self._due: dict[DisruptionUnit, list[str]] = {}  # by unit: the nodes whose next step is its removal
+        self._events_of: dict[str, list[Event]] = {}  # by node that has been looked at
+        self._due: dict[Rank, list[str]] = {}  # by unit: the nodes whose next step is its removal
+        self._next: dict[str, Rank] = {}  # by node: that unit
         self._filtered: set[str] = set()
         self._answers: dict[int, Rank | None] = {}  # by the number of members that were to fit
         self._changed: dict[str, Rank] = {}  # nodes to look at again, with the rank of their least important unit
@@ -81,7 +85,7 @@ class RemovalTimeline:
             self.clear()
             return
         for node in changed & self._initial.location.keys():
-            self._forget(node, source)
+            self._forget(node)
             least = source.least_rank_on(node) if self._until is not None else None
             if least is not None and self._until is not None and least >= self._until:
                 self._changed[node] = least
@@ -117,7 +121,7 @@ class RemovalTimeline:
         for number, total in enumerate(totals):
             if total >= fit:
                 counts.update([(event.node, event.members) for event in self._since(number, rank)])
-        return Removal(bisect_left(units, rank, key=_RANK), fit, totals, counts, set(self._steps))
+        return Removal(bisect_left(units, rank, key=_RANK), fit, totals, counts, set(self._events_of))
 
     def _nothing_removed(self, begin: int, fit: int) -> Removal:
         return Removal(begin, fit, list(self._initial.totals), {}, set())
@@ -157,10 +161,10 @@ class RemovalTimeline:
             unit = units[number]
             self._until = unit.rank
             for node in unit.nodes:
-                if node in location and node not in self._steps:
+                if node in location and node not in self._events_of:
                     totals[location[node][0]] += self._meet(node, source)
-            for node in self._due.pop(unit, ()):
-                totals[location[node][0]] += self._advance(node, source)
+            for node in self._due.pop(unit.rank, ()):
+                totals[location[node][0]] += self._meet(node, source)
             if max(totals) >= target:
                 return
 
@@ -173,42 +177,38 @@ class RemovalTimeline:
         return bool(found)
 
     def _meet(self, node: str, source: StepSource) -> int:
-        """Take in a node of which a unit is removed; return how many more members it takes by now."""
+        """Take a node's steps so far as units are removed; return how many more members it takes."""
         number, index = self._initial.location[node]
-        steps = source.removal_steps(node, self._initial.counts[number][index])
+        count = self._initial.counts[number][index]
+        steps = source.removal_steps(node, count)
         if steps is None:
             self._filtered.add(node)
             return 0
-        self._steps[node] = steps, []
-        return self._advance(node, source)
-
-    def _advance(self, node: str, source: StepSource) -> int:
-        """Take a node's steps so far as units are removed; return how many more members it takes."""
-        (steps, events), (number, index) = self._steps[node], self._initial.location[node]
-        before = members = events[-1].members if events else self._initial.counts[number][index]
+        events = self._events_of.setdefault(node, [])
+        before = members = events[-1].members if events else count
+        self._next.pop(node, None)
         while (step := source.step(steps, len(events))) is not None:
+            rank = step.unit.rank
             assert self._until is not None
-            if step.unit.rank < self._until:
-                self._due.setdefault(step.unit, []).append(node)
+            if rank < self._until:
+                self._due.setdefault(rank, []).append(node)
+                self._next[node] = rank
                 break
-            event = Event(step.unit.rank, node, step.members, step.members - members)
+            event = Event(rank, node, step.members, step.members - members)
             events.append(event)
             insort(self._events[number], event)
             members = step.members
         return members - before
 
-    def _forget(self, node: str, source: StepSource) -> None:
+    def _forget(self, node: str) -> None:
         self._filtered.discard(node)
         self._changed.pop(node, None)
-        steps, events = self._steps.pop(node, (None, ()))
-        if steps is None:
-            return
         own = self._events[self._initial.location[node][0]]
-        for event in events:
+        for event in self._events_of.pop(node, ()):
             del own[bisect_left(own, event)]
-        step = source.step(steps, len(events))
-        if step is not None:
-            waiting = self._due[step.unit]
+        rank = self._next.pop(node, None)
+        if rank is not None:
+            waiting = self._due[rank]
             waiting.remove(node)
             if not waiting:
-                del self._due[step.unit]
+                del self._due[rank]
