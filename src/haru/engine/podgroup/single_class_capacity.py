@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
-from operator import sub
+from operator import floordiv, methodcaller, sub
 from weakref import ref
 
 from haru.engine.dra.allocated_state import AllocatedState
@@ -72,6 +72,9 @@ class SingleClassCapacity:
         profile = options.profile
         fits = "NodeResourcesFit" in profile.filters
         self.requests = [(n, a) for n, a in sorted(pod.requests.items()) if fits and not profile.ignores(n)]
+        # A pod slot stands last, as in `free_of`.
+        self._amounts = (*[amount for _, amount in self.requests], 1)
+        self._amounts_of = [methodcaller("get", name, 0) for name, _ in self.requests]
         self._counts_pods = fits
         self._decoder = Decoder(Overlay(base), options)
         self._claims = self._decoder.claims(demand.pending)
@@ -109,9 +112,8 @@ class SingleClassCapacity:
     def add(self, free: list[int], pods: Collection[PodInfo]) -> None:
         """Add the amounts that removed pods free."""
         usages = [pod.usage for pod in pods]
-        for index, (name, _) in enumerate(self.requests):
-            for usage in usages:
-                free[index] += usage.get(name, 0)
+        for index, amount_of in enumerate(self._amounts_of):
+            free[index] += sum(map(amount_of, usages))
         free[-1] += len(usages)
 
     def subtract(self, free: list[int], pods: Collection[PodInfo]) -> None:
@@ -170,13 +172,7 @@ class SingleClassCapacity:
 
         Raises AllocationError, and OutOfBudgetError if the device search reached its step budget.
         """
-        most, index = self._limit, 0
-        for _, amount in self.requests:
-            if free[index] < amount * most:
-                most = free[index] // amount
-            index += 1
-        if free[index] < most:
-            most = free[index]
+        most = min(self._limit, *map(floordiv, free, self._amounts))
         if most <= 0:
             return 0
         if not self._claims:

@@ -108,9 +108,9 @@ class NodeCounter:
 
     def removal_steps(self, node: str, count: int) -> RemovalSteps | None:
         """Return the steps of a node that takes `count` members without removals; None if it must be filtered."""
-        known = self._kept_steps(node)
-        if known is not None:
-            return known
+        return self._kept_steps(node) or self._new_steps(node, count)
+
+    def _new_steps(self, node: str, count: int) -> RemovalSteps | None:
         occupancy = self._occupancies.with_frees(self._base, node)
         if not self._counter.is_plain(occupancy):
             return None
@@ -123,7 +123,7 @@ class NodeCounter:
         """Return the steps of a node that takes no member without removals; None for any that does or may."""
         known = self._kept_steps(node)
         if known is None:
-            return self.removal_steps(node, 0) if self.count_by_arithmetic(node) == 0 else None
+            return self._new_steps(node, 0) if self.count_by_arithmetic(node) == 0 else None
         return None if known.initial_count else known
 
     def _kept_steps(self, node: str) -> RemovalSteps | None:

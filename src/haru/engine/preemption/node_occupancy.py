@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from haru.engine.dra.allocated_state import AllocatedState, PoolUse
@@ -230,15 +231,16 @@ def _bits_by_claim(occupancy: NodeOccupancy) -> tuple[dict[str, int], bool]:
     bits_by_claim: dict[str, int] = defaultdict(int)
     sole, first = True, 1
     for view, use in zip(occupancy.views, occupancy.uses, strict=True):
-        places = view.table.places
-        for device, holders in use.devices.items():
-            bit = first << places[device] if device in places else 0
-            if len(holders) == 1:
-                bits_by_claim[holders[0]] |= bit
-            else:
-                sole = False
-                for holder in holders:
-                    bits_by_claim[holder] |= bit
+        places, devices = view.table.places, use.devices
+        holders = list(chain.from_iterable(devices.values()))
+        if len(holders) == len(devices) and devices.keys() <= places.keys():  # as nearly always
+            for holder, place in zip(holders, map(places.__getitem__, devices), strict=True):
+                bits_by_claim[holder] |= first << place
+        else:
+            sole = sole and len(holders) == len(devices)
+            for device, several in devices.items():
+                for holder in several:
+                    bits_by_claim[holder] |= first << places[device] if device in places else 0
         first <<= len(view.devices)
     return bits_by_claim, sole
 
