@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Sequence
 
@@ -13,6 +12,7 @@ from engine_objects import node as a_node
 from haru.engine.podgroup import decide
 from haru.engine.preemption import pod_preemption
 from haru.engine.preemption.feasibility_oracle import Preemptor
+from haru.engine.preemption.node_candidates import NodeCandidates
 from haru.engine.preemption.node_counter import NodeCounter
 from haru.engine.preemption.podgroup_preemption import Search, Victims
 from haru.engine.state.cache import SchedulerCache, Snapshot
@@ -52,8 +52,13 @@ def best_of_all(
     texts: dict[str, Sequence[str]],
 ) -> Victims | None:
     """The first hundred candidates compared by their victims."""
-    candidates = pod_preemption._candidates(base, preemptor, search, refusals, texts)
-    all_victims = [candidate.victims() for candidate in itertools.islice(candidates, 100)]
+    candidates, all_victims = NodeCandidates(base, preemptor, search), list[Victims]()
+    for name in pod_preemption._nodes_with_units(base, preemptor, candidates, refusals, texts):
+        candidate = candidates.candidate(name)
+        if candidate is None:
+            texts[name] = [failure.reason.message for failure in refusals[name]]
+        elif len(all_victims) < 100:
+            all_victims.append(candidate.victims())
     cheapest = min((victims.cost for victims in all_victims), default=None)
     equal = [victims for victims in all_victims if victims.cost == cheapest]
     return max(equal, key=lambda victims: victims.started, default=None)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from counted_calls import Steps
-from engine_objects import options
+from engine_objects import claim, options, pod
 from test_preemption_cache import NODES, World
 
 from haru.engine.dra.allocated_state import AllocatedState
@@ -19,11 +19,14 @@ from haru.engine.preemption.disruption_units import DisruptionUnit, ReprieveOrde
 from haru.engine.preemption.dry_run import EvictionDryRun
 from haru.engine.preemption.fast_reprieve import FastReprieve
 from haru.engine.preemption.feasibility_oracle import Preemptor, node_sets
+from haru.engine.preemption.node_candidates import NodeCandidates
 from haru.engine.preemption.node_counter import NodeCounter
 from haru.engine.preemption.node_occupancy import NodeOccupancies
+from haru.engine.preemption.podgroup_preemption import Search
 from haru.engine.preemption.victim_index import VictimIndex
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import CowMap, Patched
+from haru.engine.state.decision import PodKey
 from nights import tonight
 
 OPTIONS = options(preempt_for_pods=True, preempt_for_groups=True)
@@ -122,6 +125,37 @@ def test_victims_by_counts_equal_those_by_the_rule_in_long_runs(block: int) -> N
     assert sum(count for seed in seeds for count in compared(seed)) > 0
 
 
+def test_node_that_is_known_to_exceed_a_cost_is_a_candidate_that_costs_no_less_than_its_least_unit() -> None:
+    nothing, found = (0, -1, 0, 0), 0
+    for seed in range(20):
+        world = World(seed)
+        # A pod that is assumed, and so not to be evicted, leaves nothing of its node.
+        world.put(pod("assumed", cpu="100"))
+        world.cluster.assume_pod(PodKey("default", "assumed", ""), "n0")
+        for _ in range(10):
+            for _ in range(world.rng.randrange(4)):
+                world.change()
+            cards = world.rng.randrange(4)
+            claims = [("cards", "tmpl", "m-cards")] if cards else None
+            newcomer = pod("m", cpu="1", claims=claims, priority=world.rng.randrange(1, 7))
+            objects = [newcomer, claim("m-cards", cards, owner=newcomer)] if cards else [newcomer]
+            world.put(*objects)
+            snapshot = world.cluster.snapshot()
+            info = PodGroupInfo.of(snapshot, members_of(snapshot, [newcomer]), None, OPTIONS)
+            preemptor = Preemptor(info, node_sets(snapshot, info))
+            candidates = NodeCandidates(snapshot, preemptor, Search(snapshot, preemptor))
+            for name in filter(candidates.has_units, snapshot.node_names):
+                if candidates.exceeds(name, nothing):
+                    candidate, units = candidates.candidate(name), VictimIndex.of(snapshot, groups=True).units_on(name)
+                    assert candidate is not None, seed
+                    assert candidate.victims().cost >= candidate.least_cost >= units[-1].cost
+                    assert not candidate.violations
+                    found += 1
+            for obj in reversed(objects):
+                world.cluster.remove(obj)
+    assert found > 100
+
+
 def test_units_on_a_node_are_those_of_the_order_after_any_history() -> None:
     for seed in range(6):
         world = World(seed)
@@ -142,16 +176,16 @@ def test_allocations_recorded_together_equal_those_recorded_one_by_one() -> None
         allocated = world.cluster.snapshot().allocated
         world.rng.seed(seed)
         changes = []
-        for claim in world.rng.sample([f"default/w{number}-cards" for number in range(8)], 5):
+        for path in world.rng.sample([f"default/w{number}-cards" for number in range(8)], 5):
             results = [
                 {"driver": "gpu.example.com", "pool": f"n{world.rng.randrange(3)}", "device": f"gpu-{card}"}
                 for card in world.rng.sample(range(4), world.rng.randrange(3))
             ]
             shared = [{**one, "shareID": "s", "consumedCapacity": {"memory": "1Gi"}} for one in results[1:]]
-            changes.append((claim, {"devices": {"results": [*results[:1], *shared]}}))
+            changes.append((path, {"devices": {"results": [*results[:1], *shared]}}))
         one_by_one = allocated
-        for claim, allocation in changes:
-            one_by_one = one_by_one.with_allocation(claim, allocation)
+        for path, allocation in changes:
+            one_by_one = one_by_one.with_allocation(path, allocation)
         together = allocated.with_allocations(changes)
         assert contents(together) == contents(one_by_one)
         assert together.changed(allocated) >= {key for key, use in together._pools.items() if allocated.use(key) != use}

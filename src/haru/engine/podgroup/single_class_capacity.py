@@ -172,7 +172,7 @@ class SingleClassCapacity:
 
         Raises AllocationError, and OutOfBudgetError if the device search reached its step budget.
         """
-        most = min(self._limit, *map(floordiv, free, self._amounts))
+        most: int = min(self._limit, *map(floordiv, free, self._amounts))
         if most <= 0:
             return 0
         if not self._claims:
@@ -190,6 +190,18 @@ class SingleClassCapacity:
         if most > served.count and not served.is_maximum:
             self._find(served, occupancy, taken, most)
         return min(most, served.count)
+
+    def fits_when_empty(self, occupancy: NodeOccupancy) -> bool:
+        """Tell whether a node takes a member without any pods on it, all devices free. Raises as `count` does."""
+
+        def fits() -> bool:
+            return self._is_classified(occupancy) and self.count(occupancy, 0, self.free_of(info.rebuilt(()))) > 0
+
+        info = occupancy.info
+        if not self._plan.general:
+            return fits()
+        key = info.spec.kind, self._classifier.device_classes(occupancy) if self._claims else None
+        return self.kept.get_or_compute("empty nodes", key, fits, _MAX_KINDS)
 
     def _find(self, served: _Served, occupancy: NodeOccupancy, taken: int, most: int) -> None:
         node = NodeView(occupancy.info.name, occupancy.info.labels)

@@ -48,7 +48,8 @@ class DisruptionUnit:
     @cached_property
     def cost(self) -> Cost:
         """Return what its eviction costs, if it violates no budget."""
-        return cost_of((self,))
+        size = len(self.pods)
+        return 0, self.priority, (self.priority + _PRIORITY_OFFSET) * size, size
 
     @cached_property
     def pods_on(self) -> Mapping[str, Sequence[tuple[str, PodInfo]]]:
@@ -103,8 +104,8 @@ class ReprieveOrder:
 def cost_of(units: Sequence[DisruptionUnit], violations: int = 0) -> Cost:
     """Return the cost of evicting units, most important first."""
     highest = units[0].priority if units else -_PRIORITY_OFFSET
-    total = sum([(unit.priority + _PRIORITY_OFFSET) * len(unit.pods) for unit in units])
-    return violations, highest, total, sum([len(unit.pods) for unit in units])
+    costs = [unit.cost for unit in units]
+    return violations, highest, sum([total for _, _, total, _ in costs]), sum([pods for _, _, _, pods in costs])
 
 
 def units_below(

@@ -1,7 +1,8 @@
 """Find which nodes a single pod could take by evictions, and what that costs at least, before any victims are known.
 
 The first unit whose removal makes the pod fit on a node is evicted in any case, and is the most important victim there.
-Most nodes are dearer by it alone than the cheapest node so far, so that their other victims are never looked for.
+Most nodes are dearer by it alone than the cheapest node so far, so that their other victims are never looked for; many
+by any unit on them, so that it is enough to know that the pod fits once the node is empty.
 Source: KEP-268 (how nodes compare); the bound is our own.
 """
 
@@ -62,6 +63,20 @@ class NodeCandidates:
             return bool(self._units(node))
         units = self._index.units_on(node)
         return bool(units) and units[-1].priority < self._priority
+
+    def exceeds(self, node: str, cost: Cost) -> bool:
+        """Tell whether a node is known to be a candidate that costs more than this, by its least important unit alone.
+
+        It is where the pod may evict all that is there, and fits on the empty node: nothing else is looked at.
+        """
+        if self._counter is None or self._reorders:
+            return False
+        units = self._index.units_on(node)
+        try:
+            dear = units[0].priority < self._priority and units[-1].cost > cost
+            return dear and self._counter.fits_when_empty(node)
+        except (AllocationError, OutOfBudgetError):
+            return False
 
     def candidate(self, node: str) -> NodeCandidate | None:
         """Return a node as a candidate; None if evictions do not make the pod fit. Raises UnansweredError."""

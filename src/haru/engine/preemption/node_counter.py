@@ -70,6 +70,8 @@ class NodeCounter:
         self.units_on = units.units_on if isinstance(units, VictimIndex) else units.__getitem__
         """The units with pods on a node, the most important first."""
         self._steps: dict[str, RemovalSteps] = KeptByNode.of(base, occupancies, ("steps", counter.kept))
+        self._emptied: dict[str, tuple[Sequence[DisruptionUnit], bool]]
+        self._emptied = KeptByNode.of(base, occupancies, ("emptied", counter.kept))
         self._dry_run: EvictionDryRun | None = None
         self._units: Sequence[DisruptionUnit] = ()
         self._removed = bytearray()
@@ -125,6 +127,24 @@ class NodeCounter:
         if known is None:
             return self._new_steps(node, 0) if self.count_by_arithmetic(node) == 0 else None
         return None if known.initial_count else known
+
+    def fits_when_empty(self, node: str) -> bool:
+        """Tell whether a full node is known to take a member once all units of the index on it are removed."""
+        units = self.units_on(node)
+        known = self._emptied.get(node)
+        if known is None or known[0] is not units:
+            known = self._emptied[node] = units, self._fits_without(units, node)
+        return known[1]
+
+    def _fits_without(self, units: Sequence[DisruptionUnit], node: str) -> bool:
+        """Tell whether these are all that is on a full node, and a member is known to fit without them."""
+        if self.count_by_arithmetic(node) != 0:
+            return False
+        occupancy = self._occupancies.occupancy(self._base, node)
+        pods = sum([1 if unit.group is None else len(unit.on(node)) for unit in units])
+        if pods < len(occupancy.info.pods):
+            return False
+        return self._occupancies.frees_all(self._base, occupancy) and self._counter.fits_when_empty(occupancy)
 
     def _kept_steps(self, node: str) -> RemovalSteps | None:
         """Return the steps that are kept of a node, unless it or its units have changed."""

@@ -156,6 +156,20 @@ class NodeOccupancies:
                 self._transient[name] = self.known.pop(name)
         return occupancy
 
+    def frees_all(self, base: Snapshot, occupancy: NodeOccupancy) -> bool:
+        """Tell whether a node's devices are known to be free without its pods; what each of them frees is not told.
+
+        It stays true until the node changes.
+        """
+        if not occupancy.simple:
+            return False
+        name, pods = occupancy.info.name, occupancy.info.pods
+        claims = set(chain.from_iterable([held for use in occupancy.uses for held in use.devices.values()]))
+        self._follow(base, name, claims)
+        uids = {pod.key.uid for pod in pods.values()}
+        uids.discard("")
+        return uids.issuperset(map(self._users.__getitem__, claims))
+
     def _follow(self, base: Snapshot, name: str, claims: Collection[str]) -> None:
         """Follow the claims that hold devices of a node."""
         on = self._on

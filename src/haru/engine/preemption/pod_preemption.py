@@ -21,7 +21,7 @@ from haru.engine.podgroup.schedule_one import PodPlacer
 from haru.engine.podgroup.search_budget import UnansweredError
 from haru.engine.preemption.eligibility import evictable_pods
 from haru.engine.preemption.feasibility_oracle import Preemptor
-from haru.engine.preemption.node_candidates import NodeCandidate, NodeCandidates
+from haru.engine.preemption.node_candidates import NodeCandidates
 from haru.engine.preemption.nominated_placements import own_nominated_placements
 from haru.engine.preemption.podgroup_preemption import (
     NEVER,
@@ -92,12 +92,21 @@ def _best(
 ) -> Victims | None:
     """Return the victims on the cheapest node, or None; `texts` collects the reasons of the nodes that were asked."""
     best: Victims | None = None
-    guarded = True
+    found, guarded = 0, True
     enough = max(_ENOUGH, len(base.node_names) * _ENOUGH_PERCENT // 100)
-    for found, candidate in enumerate(_candidates(base, preemptor, search, refusals, texts), start=1):
-        guarded = guarded and candidate.violations > 0
-        if best is None or candidate.least_cost <= best.cost:
-            best = _better(best, candidate.victims())
+    candidates = NodeCandidates(base, preemptor, search)
+    for name in _nodes_with_units(base, preemptor, candidates, refusals, texts):
+        if best is not None and candidates.exceeds(name, best.cost):
+            guarded = False
+        else:
+            candidate = candidates.candidate(name)
+            if candidate is None:
+                texts[name] = [failure.reason.message for failure in refusals.get(name, ())]
+                continue
+            guarded = guarded and candidate.violations > 0
+            if best is None or candidate.least_cost <= best.cost:
+                best = _better(best, candidate.victims())
+        found += 1
         if found >= enough and not guarded:
             break
     return best
@@ -110,12 +119,16 @@ def _better(best: Victims | None, other: Victims) -> Victims:
     return other if other.cost == best.cost and other.started > best.started else best
 
 
-def _candidates(
-    base: Snapshot, preemptor: Preemptor, search: Search, refusals: Refusals, texts: dict[str, Sequence[str]]
-) -> Iterator[NodeCandidate]:
+def _nodes_with_units(
+    base: Snapshot,
+    preemptor: Preemptor,
+    candidates: NodeCandidates,
+    refusals: Refusals,
+    texts: dict[str, Sequence[str]],
+) -> Iterator[str]:
+    """Yield the nodes on which evictions may help; `texts` collects the reasons of the others."""
     names, pod = base.node_names, preemptor.info.members[0]
     start = crc32(f"{preemptor.info.options.seed}/{pod.key.path}".encode()) % max(1, len(names))
-    candidates = NodeCandidates(base, preemptor, search)
     last: Sequence[FilterFailure] = ()
     helpful = False
     for name in candidates.nodes_with_units((*names[start:], *names[:start])):
@@ -128,11 +141,7 @@ def _candidates(
         if not candidates.has_units(name):
             texts[name] = (NO_VICTIMS,)
             continue
-        candidate = candidates.candidate(name)
-        if candidate is not None:
-            yield candidate
-        else:
-            texts[name] = [failure.reason.message for failure in failures]
+        yield name
 
 
 def _is_helpful(failures: Sequence[FilterFailure]) -> bool:
