@@ -73,7 +73,7 @@ def test_pod_with_non_zero_exit_code_fails(machine: Machine) -> None:
     machine.create("fails", [failing], restartPolicy="Never")
     pod = machine.until_phase("fails", "Failed")
     ended = status_of(pod)["state"]["terminated"]
-    assert (ended["exitCode"], ended["reason"], ended["message"]) == (7, "Error", "the last words")
+    assert (ended["exitCode"], ended["reason"], ended["message"]) == (7, "Error", "the last words\n")
     machine.delete("fails")
 
 

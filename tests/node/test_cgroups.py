@@ -113,6 +113,16 @@ def test_limit_without_request_counts_as_request() -> None:
     assert (found.cpu_shares, found.memory_limit, dict(found.unified)) == (2048, GI, {})
 
 
+def test_container_without_a_limit_has_that_of_its_pod() -> None:
+    whole = {"limits": {"cpu": "4", "memory": "2Gi", "hugepages-2Mi": "4Mi"}}
+    made = pod({}, {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}}, resources=whole)
+    node = NodeMemory(capacity=4 * GI, allocatable=4 * GI, memory_qos=OFF, unified=False, page_sizes=("2MB",))
+    first, second = (container_amounts(made, one, node) for one in made["spec"]["containers"])
+    assert (first.cpu_shares, first.cpu_quota, first.memory_limit) == (shares_of(4000), quota_of(4000), 2 * GI)
+    assert (second.cpu_shares, second.cpu_quota, second.memory_limit) == (1024, quota_of(4000), GI)
+    assert first.huge_pages == second.huge_pages == {"2MB": 4 << 20}
+
+
 def test_pod_limit_applies_only_when_all_containers_have_limits() -> None:
     both = pod({"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}, {"limits": {"cpu": "1"}})
     assert pod_amounts(both) == Amounts(shares_of(1000), quota_of(3000), 0)

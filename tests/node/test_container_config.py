@@ -20,6 +20,8 @@ from haru.node.podworker import container_start
 from haru.node.podworker.config import ContainerInputs, SandboxInputs, container_config, sandbox_config
 from haru.node.podworker.dns import dns_of
 from haru.node.podworker.host_names import hosts_text
+from haru.node.podworker.observed import MESSAGE_POLICY, ContainerFiles, SeenContainer
+from haru.node.podworker.runtime_status import termination_message
 from haru.node.probes.schedule import ProbeState, target_port
 from haru.proto import cri_pb2 as cri
 
@@ -334,6 +336,38 @@ def test_image_pull_secret_that_makes_no_sense_gives_nothing(content: bytes) -> 
     secrets: list[Obj] = [{"data": {".dockerconfigjson": base64.b64encode(content).decode()}}]
     secrets.append({"data": {".dockerconfigjson": good}})
     assert [one.username for one in credentials("r.example/a", secrets)] == ["me"]
+
+
+@pytest.mark.parametrize(
+    ("log", "text"),
+    [
+        ("T stdout F one\nT stderr F two\n", "one\ntwo\n"),
+        ("T stdout P half of \nT stdout P a line", "half of a line"),
+        (
+            "".join(f"T stdout F {number}\n" for number in range(100)),
+            "".join(f"{number}\n" for number in range(20, 100)),
+        ),
+    ],
+)
+def test_end_of_the_log_is_the_message_of_who_left_none(log: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "0.log").write_text(log)
+    files = ContainerFiles(str(tmp_path / "0.log"))
+    failed = SeenContainer("c", "main", exit_code=1, files=files, annotations={MESSAGE_POLICY: "FallbackToLogsOnError"})
+    assert termination_message(failed) == text
+
+
+async def test_image_name_that_no_runtime_takes_is_told_before_the_policy_is_looked_at() -> None:
+    told: list[tuple[str, str]] = []
+    recorder: Any = SimpleNamespace(event=lambda about, kind, reason, text: told.append((reason, text)))
+    sources = ReferencedObjects(lambda name: None, lambda name: None)
+    with pytest.raises(StartError) as refused:
+        await ImageManager(SimpleNamespace(), recorder).ensure(  # type: ignore[arg-type]
+            {"metadata": {"uid": "u"}, "spec": {}},
+            {"image": "A", "imagePullPolicy": "Never"},
+            sources,
+            cri.PodSandboxConfig(),
+        )
+    assert refused.value.reason == "InvalidImageName" and told == [("InspectFailed", str(refused.value))]
 
 
 async def test_nothing_is_kept_of_images_of_a_pod_that_has_gone() -> None:

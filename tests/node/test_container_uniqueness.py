@@ -252,6 +252,27 @@ def test_events_name_the_container_and_keep_what_its_hooks_say_to_themselves(tmp
     ]
 
 
+@pytest.mark.parametrize(
+    ("hook", "is_told"), [({"exec": {"command": ["x"]}}, True), ({"sleep": {"seconds": 9}}, False)]
+)
+def test_pre_stop_hook_that_outlasts_the_grace_period_has_failed(hook: Obj, is_told: bool, tmp_path: Path) -> None:
+    async def run_hook(*_: Any) -> Answer:
+        await asyncio.sleep(100)
+        return Answer(True)
+
+    async def work() -> list[str]:
+        made = Node(SlowRuntime(random.Random(1), 0.0), tmp_path)
+        told = told_by(made)
+        made.context.handler_runner = SimpleNamespace(run_hook=run_hook)
+        container = {**made.api.pod["spec"]["containers"][0], "lifecycle": {"preStop": hook}}
+        killer = ContainerKiller(made.context, lambda: None)
+        killer.kill(KillTarget(SeenContainer("c", "main"), made.api.pod, container, ""), 5.0, "Stopping container main")
+        await made.until(lambda: not killer.is_busy)
+        return [reason for _, reason, _ in told]
+
+    assert ("FailedPreStopHook" in virtual_time.run(work())) == is_told
+
+
 def test_container_whose_image_can_not_be_pulled_says_so_as_in_kubernetes(tmp_path: Path) -> None:
     runtime = SlowRuntime(random.Random(1), 0.0)
 
@@ -276,13 +297,13 @@ def test_container_whose_image_can_not_be_pulled_says_so_as_in_kubernetes(tmp_pa
     told, waiting = virtual_time.run(work())
     assert [(reason, message) for path, reason, message in told if path == "spec.containers{main}"][:5] == [
         ("Pulling", 'Pulling image "i"'),
-        ("Failed", 'Failed to pull image "i": pull_image: UNAVAILABLE: no such host'),
+        ("Failed", 'Failed to pull image "i": no such host'),
         ("Failed", "Error: ErrImagePull"),
         ("BackOff", 'Back-off pulling image "i"'),
         ("Failed", "Error: ImagePullBackOff"),
     ]
     assert waiting["reason"] == "ImagePullBackOff"
-    assert waiting["message"] == 'Back-off pulling image "i": ErrImagePull: pull_image: UNAVAILABLE: no such host'
+    assert waiting["message"] == 'Back-off pulling image "i": ErrImagePull: no such host'
 
 
 def test_container_told_as_lost_is_started_although_its_status_may_not_say_so(tmp_path: Path) -> None:

@@ -145,7 +145,14 @@ def test_init_container_statuses_and_conditions() -> None:
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
     assert conditions(status)["Initialized"] == "True"
     status = told(pod("a", init=("x", "y")), seen(one("x", EXITED), one("y")))
+    assert [entry["started"] for entry in status["initContainerStatuses"]] == [False, True]
     assert reason(status, "Initialized") == ("ContainersNotInitialized", "containers with incomplete status: [y]")
+
+
+def test_containers_are_told_in_the_order_of_their_names_and_init_containers_in_that_of_the_spec() -> None:
+    status = told(pod("b", "a", init=("y", "x")), seen())
+    assert [entry["name"] for entry in status["containerStatuses"]] == ["a", "b"]
+    assert [entry["name"] for entry in status["initContainerStatuses"]] == ["y", "x"]
 
 
 def test_ephemeral_container_has_status_of_its_own_and_no_part_in_phase() -> None:
@@ -193,10 +200,41 @@ def test_vanished_container_is_reported_as_terminated() -> None:
     assert entry["state"]["terminated"]["exitCode"] == 137
 
 
-def test_rejected_pod_is_failed() -> None:
-    status = told(pod("a"), seen(sandbox=None), is_over=True, failure=("OutOfcpu", "Pod was rejected: no room"))
-    assert (status["phase"], status["reason"]) == ("Failed", "OutOfcpu")
-    assert reason(status, "Ready")[0] == "PodFailed"
+def test_nothing_but_its_failure_is_told_of_a_rejected_pod() -> None:
+    failure = ("OutOfcpu", "Pod was rejected: no room")
+    bound = pod("a", status={"conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "x/y"}]})
+    status = told(bound, seen(sandbox=None), is_over=True, is_rejected=True, failure=failure)
+    assert status.keys() == {"phase", "reason", "message", "startTime", "observedGeneration"}
+    assert (status["phase"], status["reason"], status["message"]) == ("Failed", *failure)
+    patch = status_patch(bound["status"], status)
+    assert patch is not None and patch["conditions"] == [{"$patch": "delete", "type": "PodScheduled"}]
+
+
+def test_pod_past_its_deadline_has_its_reason_with_its_phase() -> None:
+    late = {"is_over": True, "failure": ("DeadlineExceeded", "too long")}
+    running = pod("a", status={"phase": "Running"})
+    assert "reason" not in told(running, seen(one("a")), **late)
+    assert told(running, seen(one("a", EXITED, 137)), **late)["reason"] == "DeadlineExceeded"
+
+
+@pytest.mark.parametrize(
+    ("what", "pod", "found", "ended"),
+    [
+        ("a container that waits", pod("a", "b"), (one("a", EXITED, 1),), {"b"}),
+        ("an init container that waits", pod("a", init=("x", "y")), (), {"x"}),
+        ("the second init container waits", pod("a", init=("x", "y")), (one("x", EXITED, 1),), set()),
+        ("all init containers are through", pod("a", init=("x",)), (one("x", EXITED),), {"a"}),
+        ("a sidecar has begun, and went", pod("a", init=(SIDE,)), (one("side", EXITED),), set()),
+    ],
+)
+def test_container_whose_turn_had_come_has_ended_with_its_pod(
+    what: str, pod: Obj, found: tuple[SeenContainer, ...], ended: set[str]
+) -> None:
+    status = told(pod, seen(*found), is_over=True, failure=("DeadlineExceeded", "too long"))
+    told_of = [*status["containerStatuses"], *status.get("initContainerStatuses", ())]
+    lost = [one for one in told_of if (one["state"].get("terminated") or {}).get("reason") == "ContainerStatusUnknown"]
+    assert {one["name"] for one in lost} == ended, what
+    assert all(one["state"]["terminated"]["exitCode"] == 137 for one in lost)
 
 
 def test_condition_transition_times_are_kept() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -68,7 +69,8 @@ async def test_runtime_that_does_not_answer_restarts_no_container() -> None:
     await until(lambda: len(events.told) >= 3)
     assert prober.results()["c"].liveness is True
     assert runtime.asked >= 1 + 3 * 3, "each attempt is made three times"
-    why = "Liveness probe errored and resulted in unknown state: the runtime is restarted"
+    error = "rpc error: code = Unavailable desc = the runtime is restarted"
+    why = f"Liveness probe errored and resulted in unknown state: {error}"
     assert set(events.told) == {("Warning", "Unhealthy", why)}
     assert 'result="failed"' not in prober._handler_runner.counts.text()
     prober.close()
@@ -207,4 +209,36 @@ async def test_hook_over_http_takes_any_answer_but_none_at_all(site: tuple[int, 
 async def test_port_that_a_container_does_not_name_is_no_failure() -> None:
     runtime: Any = Runtime(0)
     answer = await HandlerRunner(runtime).run({"tcpSocket": {"port": "web"}}, {}, "c", HOST, 1.0)
-    assert not answer.well and answer.result == "unknown" and "web" in answer.text
+    assert answer == Answer(False, 'strconv.Atoi: parsing "web": invalid syntax', "unknown")
+
+
+async def test_what_nobody_answers_is_told_in_the_words_of_kubelets() -> None:
+    runtime: Any = Runtime(CriError("exec_sync", "DEADLINE_EXCEEDED", "late"))
+    runner, port = HandlerRunner(runtime), free_port()
+    refused = f"dial tcp {HOST}:{port}: connect: connection refused"
+    service = f'timeout: failed to connect service "{HOST}:{port}" within 1s: context deadline exceeded'
+    said = {
+        "httpGet": ({"path": "/x", "port": port}, f'Get "http://{HOST}:{port}/x": {refused}'),
+        "tcpSocket": ({"port": port}, refused),
+        "grpc": ({"port": port}, service),
+        "exec": ({"command": ["sleep", "5"]}, 'command timed out: "sleep 5" timed out after 1s'),
+    }
+    try:
+        for kind, (handler, text) in said.items():
+            assert await runner.run({kind: handler}, {}, "c", HOST, 1.0) == Answer(False, text), kind
+    finally:
+        await runner.close()
+
+
+async def test_late_answers_are_told_in_the_words_of_kubelets() -> None:
+    runtime: Any = Runtime(0)
+    runner, silent = HandlerRunner(runtime), socket.create_server((HOST, 0))
+    port = silent.getsockname()[1]
+    try:
+        late = await runner.run({"httpGet": {"port": port}}, {}, "c", HOST, 0.05)
+        assert late.text.endswith(": context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+        late = await runner.run({"grpc": {"port": port}}, {}, "c", HOST, 0.5)
+        assert late.text.startswith("timeout: ")
+    finally:
+        await runner.close()
+        silent.close()

@@ -190,8 +190,19 @@ def test_failed_liveness_or_startup_probe_kills_container() -> None:
     two = seen(runs("a"), runs("b"))
     made = plan(pod("a", "b"), two, {"id-a": ProbeResults(liveness=False), "id-b": ProbeResults(readiness=False)})
     assert made.kills == (Kill("id-a", "a", "Container a failed liveness probe, will be restarted", "liveness", True),)
-    made = plan(pod("a", restartPolicy="Never"), seen(runs("a")), {"id-a": ProbeResults(startup=False)})
+    made = plan(pod("a", "b", restartPolicy="Never"), two, {"id-a": ProbeResults(startup=False)})
     assert made.kills == (Kill("id-a", "a", "Container a failed startup probe", "startup"),)
+
+
+def test_pod_ends_as_a_whole_when_a_probe_ends_the_last_of_its_containers() -> None:
+    made = plan(pod("a", restartPolicy="Never"), seen(runs("a")), {"id-a": ProbeResults(startup=False)})
+    assert made.end_pod and made.is_over and not made.kills
+
+
+def test_sidecar_that_fails_a_probe_is_killed_as_an_init_container() -> None:
+    side = {"name": "s", "image": "i", "restartPolicy": "Always", "startupProbe": {}}
+    made = plan(pod("a", init=(side,)), seen(runs("s")), {"id-s": ProbeResults(startup=False)})
+    assert made.kills == (Kill("id-s", "s", "Init container s failed startup probe", "startup", True),)
 
 
 def test_changed_container_definition_restarts_it() -> None:

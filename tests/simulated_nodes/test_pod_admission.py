@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from haru.kube.node_admission import admission_problem, os_problem, placement_problem, sysctl_problem
+from haru.kube.node_admission import admission_problem, groups_problem, os_problem, placement_problem, sysctl_problem
 
 Obj = dict[str, Any]
 GPU = "example.com/gpu"
 ALLOCATABLE = {"pods": 110_000, "cpu": 8_000, "memory": 16_000}
 
 
-def pod(cpu: str = "1", gpus: int = 0, claimed: str = "") -> Obj:
-    requests = {"cpu": cpu, **({GPU: str(gpus)} if gpus else {})}
+def pod(cpu: str = "1", gpus: int = 0, claimed: str = "", **more: str) -> Obj:
+    requests = {"cpu": cpu, **({GPU: str(gpus)} if gpus else {}), **more}
     made: Obj = {"spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}}
     if claimed:
         entry = {"resourceClaimName": "c", "containers": ["c"], "resources": {"cpu": claimed}}
@@ -31,6 +31,7 @@ CASES = [
     ("a plugin's resource", pod(gpus=2), [pod(gpus=1)], {GPU: 3_000}, None),
     ("too little of it", pod(gpus=2), [pod(gpus=2)], {GPU: 3_000}, f"OutOf{GPU}"),
     ("devices behind it", pod(gpus=2), [pod(gpus=2)], {}, None),
+    ("huge pages that a node has not", pod(**{"hugepages-2Mi": "2Mi"}), [], {}, "OutOfhugepages-2Mi"),
 ]
 
 
@@ -87,6 +88,15 @@ def test_pod_for_windows_is_not_taken() -> None:
     problem = os_problem({"metadata": {"name": "p"}, "spec": {"os": {"name": "windows"}}})
     assert problem is not None and problem[0] == "PodOSNotSupported"
     assert os_problem({"metadata": {"name": "p"}, "spec": {"os": {"name": "linux"}}}) is None
+
+
+def test_pod_with_its_groups_alone_is_taken_where_the_runtime_can_see_to_that() -> None:
+    strict = {"spec": {"securityContext": {"supplementalGroupsPolicy": "Strict"}}}
+    able = {"status": {"features": {"supplementalGroupsPolicy": True}}}
+    assert groups_problem(strict, able) is None
+    assert groups_problem({"spec": {"securityContext": {"supplementalGroupsPolicy": "Merge"}}}, {}) is None
+    text = "SupplementalGroupsPolicy=Strict is not supported in this node"
+    assert groups_problem(strict, {}) == ("SupplementalGroupsPolicyNotSupported", text)
 
 
 def test_sysctl_that_is_not_safe_is_rejected() -> None:

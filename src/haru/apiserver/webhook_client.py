@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import errno
 import posixpath
 import ssl
 from functools import lru_cache
@@ -20,6 +19,7 @@ from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.service_endpoints import endpoint_behind
 from haru.event_loop import imported
 from haru.kube.errors import StatusError
+from haru.kube.go_values import dial_problem
 from haru.kube.meta import Obj
 from haru.tls import client_context
 
@@ -74,9 +74,7 @@ class WebhookClient:
         except aiohttp.ClientConnectorSSLError as error:
             why = f"tls: {error}"
         except aiohttp.ClientConnectorError as error:
-            refused = error.os_error.errno == errno.ECONNREFUSED
-            place = f"dial tcp {error.host}:{error.port}: connect"
-            why = f"{place}: connection refused" if refused else f"{place}: {error.os_error.strerror or error}"
+            why = dial_problem(error.host, error.port or 0, error.os_error)
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
             why = str(error) or type(error).__name__
         raise WebhookError(f'Post "{told}?timeout={int(-(-seconds // 1))}s": {why}')

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from types import NoneType
 from typing import Any, Final, Self
 
@@ -34,6 +35,13 @@ class GoText(str):
     go_type: str
     shown: str
     syntax: str
+
+
+def dial_problem(host: str, port: int | str, error: OSError) -> str:
+    """Say why there is no connection to a host, as Go's `net` does."""
+    place = f"dial tcp [{host}]:{port}" if ":" in host else f"dial tcp {host}:{port}"
+    number = error.errno or 0
+    return f"{place}: connect: {os.strerror(number).lower()}" if number > 0 else f"{place}: {error}"
 
 
 def go_type(value: Any) -> str:

@@ -35,7 +35,8 @@ def room_problem(
         return "OutOfpods", _no_room("pods", 1, others, allocatable["pods"] // 1000)
     for name, amount in requested_amounts(pod).items():
         # An extended resource that the node does not advertise is served by devices, through a claim (KEP-5004).
-        if not amount or not (name in _ADMITTED or ("/" in name and name in allocatable)):
+        is_native = name in _ADMITTED or name.startswith("hugepages-")
+        if not amount or not (is_native or ("/" in name and name in allocatable)):
             continue
         taken, capacity = used(name), allocatable.get(name, 0)
         if taken + amount > capacity:
@@ -74,6 +75,15 @@ def os_problem(pod: Obj) -> tuple[str, str] | None:
     if ((pod.get("spec") or {}).get("os") or {}).get("name", "linux") != "linux":
         return "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
     return None
+
+
+def groups_problem(pod: Obj, node: Obj) -> tuple[str, str] | None:
+    """(reason, message) for a pod that wants its groups alone, on a node whose runtime cannot see to that."""
+    context = (pod.get("spec") or {}).get("securityContext") or {}
+    features = (node.get("status") or {}).get("features") or {}
+    if context.get("supplementalGroupsPolicy") != "Strict" or features.get("supplementalGroupsPolicy"):
+        return None
+    return "SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict is not supported in this node"
 
 
 def placement_problem(pod: Obj, others: Collection[Obj], node: Obj) -> tuple[str, str] | None:

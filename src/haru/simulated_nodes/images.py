@@ -6,10 +6,10 @@ Source: kubelet `image_manager`, as behaviour.
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from haru.kube.image_names import ImageNameError, parse_image_name
 from haru.kube.meta import Obj
 from haru.kube.simulation import is_annotated, setting
 
@@ -20,11 +20,6 @@ _UNKNOWN_HOST: Final = ".invalid"
 """No registry has a name under this domain (RFC 2606)."""
 _MISSING_NAMES: Final = ("invalid", "invalid-image")
 _MISSING_TAGS: Final = ("404", "does-not-exist", "non-existent", "nonexistent", "not-found")
-_PART: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_REFERENCE: Final = re.compile(
-    rf"(?:(?P<host>(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)(?::\d+)?|[A-Za-z0-9-]+:\d+)/)?"
-    rf"(?P<path>{_PART}(?:/{_PART})*)(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@[a-z0-9]+:[0-9a-fA-F]{{32,}})?"
-)
 
 
 class PullProblem(NamedTuple):
@@ -42,12 +37,13 @@ def pull_problem(pod: Obj, container: Obj) -> PullProblem | None:
     """Why the image of a container cannot be pulled; None if it can."""
     image = container.get("image") or ""
     said = setting(pod, container["name"], FAIL_IMAGE_PULL) if is_annotated(pod) else None
-    cause = f"{image}: not found" if said == "true" else said if said and said != "false" else _cause(image)
+    try:
+        cause = f"{image}: not found" if said == "true" else said if said and said != "false" else _cause(image)
+    except ImageNameError as error:
+        text = f'Failed to apply default image tag "{image}": {error}'
+        return PullProblem("InvalidImageName", text, "InspectFailed")
     if not cause:
         return None
-    if cause == _INVALID_NAME:
-        text = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {_INVALID_NAME}'
-        return PullProblem("InvalidImageName", text, "InspectFailed")
     if container.get("imagePullPolicy") == "Never":
         text = f'Container image "{image}" is not present with pull policy of Never'
         return PullProblem("ErrImageNeverPull", text, "ErrImageNeverPull")
@@ -55,21 +51,16 @@ def pull_problem(pod: Obj, container: Obj) -> PullProblem | None:
     return PullProblem(ERR_IMAGE_PULL, prefix + cause)
 
 
-_INVALID_NAME: Final = "invalid reference format"
-
-
 @lru_cache(maxsize=4096)
 def _cause(image: str) -> str:
-    """What is wrong with an image by its name; empty if nothing is."""
+    """What is wrong with an image by its name; empty if nothing is. Raises `ImageNameError`."""
     if not image:
         return ""
-    found = _REFERENCE.fullmatch(image)
-    if found is None:
-        return _INVALID_NAME
-    host = (found["host"] or "").partition(":")[0]
+    domain, path, tag = parse_image_name(image)
+    host = domain.partition(":")[0]
     if host.endswith(_UNKNOWN_HOST) or host.startswith("invalid."):
-        manifest = f"https://{found['host']}/v2/{found['path']}/manifests/{found['tag'] or 'latest'}"
+        manifest = f"https://{domain}/v2/{path}/manifests/{tag or 'latest'}"
         return f'failed to do request: Head "{manifest}": dial tcp: lookup {host}: no such host'
-    if found["tag"] in _MISSING_TAGS or found["path"].rpartition("/")[2] in _MISSING_NAMES:
+    if tag in _MISSING_TAGS or path.rpartition("/")[2] in _MISSING_NAMES:
         return f"{image}: not found"
     return ""

@@ -19,6 +19,7 @@ from haru.apiserver.aggregation.client import ExtensionClient, ServiceReference,
 from haru.event_loop import cancelled, imported
 from haru.kube.api_services import AVAILABLE, group_version_of
 from haru.kube.errors import StatusError
+from haru.kube.go_values import dial_problem
 from haru.kube.meta import Obj
 
 ATTEMPTS = 3
@@ -137,7 +138,7 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"tls: failed to verify certificate: {error.certificate_error}"
     if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, ssl.SSLError):
-        return f"dial tcp {error.host}:{error.port}: {error.os_error.strerror or error.os_error}"
+        return dial_problem(error.host, error.port or 0, error.os_error)
     return str(error) or type(error).__name__
 
 

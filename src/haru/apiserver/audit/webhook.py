@@ -18,6 +18,7 @@ from haru.apiserver.audit.entries import HEAD, Entry, Losses
 from haru.apiserver.audit.log import TRUNCATE
 from haru.apiserver.audit_options import Delivery, WebhookTarget
 from haru.event_loop import imported
+from haru.kube.go_values import dial_problem
 
 if TYPE_CHECKING:
     import aiohttp
@@ -270,7 +271,7 @@ def _why(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"tls: failed to verify certificate: {error.certificate_error}"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"dial tcp {error.host}:{error.port}: {error.os_error.strerror or error.os_error}"
+        return dial_problem(error.host, error.port or 0, error.os_error)
     if isinstance(error, TimeoutError):
         return f"no answer within {REQUEST_SECONDS:g} s"
     return str(error) or type(error).__name__

@@ -21,6 +21,7 @@ from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
 from haru.event_loop import imported
 from haru.kube.errors import StatusError, bad_request_error
+from haru.kube.go_values import dial_problem
 from haru.upgrade_proxy import HIJACK, UpgradeError, UpgradeRequest, Upstream, open_upgrade, wants_upgrade
 
 if TYPE_CHECKING:
@@ -154,5 +155,5 @@ def _why(error: Exception, place: ProxyTarget) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer from {place.netloc}"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"dial tcp {place.address}:{place.port}: {error.os_error.strerror or error.os_error}"
+        return dial_problem(place.address, place.port, error.os_error)
     return str(error) or type(error).__name__

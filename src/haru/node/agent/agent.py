@@ -19,7 +19,13 @@ from haru.client.informer import Informer, Selection
 from haru.errors import HaruError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
-from haru.kube.node_admission import admission_problem, os_problem, placement_problem, sysctl_problem
+from haru.kube.node_admission import (
+    admission_problem,
+    groups_problem,
+    os_problem,
+    placement_problem,
+    sysctl_problem,
+)
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.context import Cgroups, Context, RuntimeInfo
 from haru.node.agent.log_rotation import ContainerLogManager
@@ -198,12 +204,13 @@ class Agent:
         status = pod.get("status") or {}
         if status.get("phase") in TERMINAL or status.get("containerStatuses") or not self.context:
             return None
-        others = self._others(pod)
+        node = self._node(self.context)
         return (
             sysctl_problem(pod)
             or os_problem(pod)
+            or groups_problem(pod, node)
             or self._no_room(pod)
-            or placement_problem(pod, others, self._node(self.context))
+            or placement_problem(pod, self._others(pod), node)
         )
 
     def _node(self, context: Context) -> Obj:

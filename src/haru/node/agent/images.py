@@ -16,6 +16,7 @@ from typing import Any
 from haru.client.events import EventRecorder, EventType
 from haru.kube.container_events import container_of, image_is_present, image_was_pulled
 from haru.kube.container_restarts import CrashLoop
+from haru.kube.image_names import ImageNameError, parse_image_name
 from haru.kube.meta import Obj
 from haru.kube.pod_environment.environment import ReferencedObjects, secret_data
 from haru.node.cri.client import RuntimeClient
@@ -113,25 +114,31 @@ class ImageManager:
         """The image of a container, pulled if its policy says so. Raises `ImageError`."""
         name, policy = container["image"], pull_policy(container)
         about = container_of(pod, container["name"]) if "name" in container else pod
-        present = await self._present(name)
+        try:
+            parse_image_name(name)
+        except ImageNameError as error:
+            message = f'Failed to apply default image tag "{name}": {error}'
+            self._tell(about, "Warning", "InspectFailed", message)
+            raise ImageError("InvalidImageName", message) from error
+        present = None if policy == "Always" else await self._present(name, about)
         if policy == "Never":
             if present is None:
                 message = f'Container image "{name}" is not present with pull policy of Never'
                 self._tell(about, "Warning", "ErrImageNeverPull", message)
                 raise ImageError("ErrImageNeverPull", message)
-        elif present is None or policy == "Always":
+        elif present is None:
             return await self._pull(pod, about, name, sources, sandbox)
         assert present is not None
         self._tell(about, "Normal", "Pulled", image_is_present(name))
         return present
 
-    async def _present(self, name: str) -> cri.Image | None:
+    async def _present(self, name: str, about: Obj) -> cri.Image | None:
         try:
             return await self._runtime.image(name)
         except CriError as error:
-            if "reference" in error.details or error.code == "INVALID_ARGUMENT":
-                raise ImageError("InvalidImageName", f'Failed to apply default image tag "{name}": {error}') from error
-            raise ImageError("ImageInspectError", f'Failed to inspect image "{name}": {error}') from error
+            message = f'Failed to inspect image "": {error}'
+            self._tell(about, "Warning", "InspectFailed", message)
+            raise ImageError("ImageInspectError", message) from error
 
     async def _pull(
         self, pod: Obj, about: Obj, name: str, sources: ReferencedObjects, sandbox: cri.PodSandboxConfig
@@ -152,7 +159,7 @@ class ImageManager:
                 ref = await self._runtime.pull(name, auth, sandbox)
                 found = await self._runtime.image(ref)
             except CriError as error:
-                failure = str(error)
+                failure = error.details
                 continue
             if found is not None:
                 self._tell(about, "Normal", "Pulled", image_was_pulled(name, time.time() - now, found.size))

@@ -67,9 +67,10 @@ class NodeMemory:
 
 
 def container_amounts(pod: Obj, container: Obj, node: NodeMemory) -> Amounts:
-    """The resources of a container for the runtime."""
-    resources = container.get("resources") or {}
-    requests, limits = _parsed(resources.get("requests")), _parsed(resources.get("limits"))
+    """The resources of a container for the runtime; without a limit of its own it has that of its pod."""
+    resources, whole = container.get("resources") or {}, (pod.get("spec") or {}).get("resources") or {}
+    requests = _parsed(resources.get("requests"))
+    limits = _parsed({**(whole.get("limits") or {}), **(resources.get("limits") or {})})
     asked = requests.get("cpu", limits.get("cpu"))
     keys = container_values(node.memory_qos, pod, container, node.allocatable)
     if node.unified:

@@ -6,10 +6,14 @@ from haru.errors import HaruError
 
 
 class CriError(HaruError):
-    """A call that failed: `code` is the name of its gRPC status, `details` are the runtime's words."""
+    """A call that failed: `code` is the name of its gRPC status, `details` are the runtime's words.
+
+    Its text is that of the kubelet's client, which status and events of pods have.
+    """
 
     def __init__(self, operation: str, code: str, details: str) -> None:
-        super().__init__(f"{operation}: {code}: {details}")
+        name = "Canceled" if code == "CANCELLED" else "".join(word.capitalize() for word in code.split("_"))
+        super().__init__(f"rpc error: code = {name} desc = {details}")
         self.operation, self.code, self.details = operation, code, details
 
     @property

@@ -240,7 +240,7 @@ class ContainerStarter:
         mounts = [volumes.mount(pod, name, mount, inputs) for mount in container.get("volumeMounts") or ()]
         own = volumes.pod(pod["metadata"]["uid"])
         targets = {mount.container_path for mount in mounts}
-        if "/etc/hosts" not in targets and (not uses_host_network(pod) or pod["spec"].get("hostAliases")):
+        if "/etc/hosts" not in targets:
             hosts = _hosts_file(own / "etc-hosts", pod, facts, self._context.options.dns.domain)
             mounts.append(cri.Mount(container_path="/etc/hosts", host_path=str(hosts)))
         # Each start has a file of its own for its last words.

@@ -118,11 +118,10 @@ class _Planner:
         said = self.probed.get(seen.id, ProbeResults())
         return "startup" if said.startup is False else "liveness" if said.liveness is False else ""
 
-    def kill(self, container: Mapping[str, Any], seen: SeenContainer, probe: str, *, again: bool) -> None:
-        name = container["name"]
+    def kill(self, seen: SeenContainer, probe: str, *, again: bool) -> None:
         why = f"failed {probe} probe" if probe else "definition changed"
         tail = ", will be restarted" if again else ""
-        self.kills.append(Kill(seen.id, name, f"Container {name} {why}{tail}", probe, again))
+        self.kills.append(Kill(seen.id, seen.name, f"Container {seen.name} {why}{tail}", probe, again))
 
     def kill_duplicates(self) -> None:
         """End whatever runs beside a newer container of its name."""
@@ -169,7 +168,8 @@ class _Planner:
             self.start(container, last)
             return False
         if probe := self.failed_probe(last):
-            self.kill(container, last, probe, again=True)
+            text = f"Init container {last.name} failed {probe} probe"
+            self.kills.append(Kill(last.id, last.name, text, probe, again=True))
             return False
         said = self.probed.get(last.id, ProbeResults())
         return not container.get("startupProbe") or said.startup is True
@@ -186,10 +186,13 @@ class _Planner:
                 continue
             changed = bool(last.hash) and last.hash != container_hash(container)
             probe = "" if changed else self.failed_probe(last)
+            again = True
             if changed or probe:
                 policy = container.get("restartPolicy") or self.pod["spec"].get("restartPolicy") or "Always"
-                self.kill(container, last, probe, again=changed or policy != "Never")
-            kept = True
+                again = changed or policy != "Never"
+                self.kill(last, probe, again=again)
+            # A pod whose last container is killed for good ends as a whole.
+            kept = kept or again
         return kept
 
 

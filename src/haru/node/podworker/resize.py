@@ -22,7 +22,7 @@ from haru.node.cgroups.tree import CgroupError
 from haru.node.cri.errors import CriError
 from haru.node.podworker.config import resources_message
 from haru.node.podworker.observed import SeenContainer, SeenPod
-from haru.node.podworker.plan import Kill
+from haru.node.podworker.plan import Kill, container_specs
 from haru.node.podworker.sandboxes import Sandboxes
 from haru.node.status.container_status import INIT, MAIN, by_name
 
@@ -118,7 +118,7 @@ class PodResizer:
     def reported(self, pod: Obj, seen: SeenPod) -> dict[str, Obj]:
         """By container: the part of its status that says what it was allocated and what it has."""
         found = {}
-        for container in _containers(self.allocated(pod)):
+        for container in container_specs(self.allocated(pod)):
             newest = seen.newest(container["name"])
             if newest is not None:
                 has = self._had(pod, newest, container) if newest.runs else _resources(container)

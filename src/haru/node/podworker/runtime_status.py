@@ -97,9 +97,10 @@ def _log_end(file: Path) -> str:
             lines = log.read().decode(errors="replace").splitlines()
     except OSError:
         return ""
-    return "\n".join(log_texts(lines)[-_MOST_LOG_LINES:])[-_MOST_LOG_BYTES:]
+    return "".join(_log_texts(lines)[-_MOST_LOG_LINES:])[-_MOST_LOG_BYTES:]
 
 
-def log_texts(lines: Sequence[str]) -> list[str]:
-    """The texts of lines in the CRI's form: time, stream, F or P, text."""
-    return [parts[3] for line in lines if len(parts := line.split(" ", 3)) == 4]
+def _log_texts(lines: Sequence[str]) -> list[str]:
+    """The texts of lines in the CRI's form: time, stream, F or P (the line goes on), text."""
+    found = (parts for line in lines if len(parts := line.split(" ", 3)) == 4)
+    return [text if tag == "P" else f"{text}\n" for _, _, tag, text in found]

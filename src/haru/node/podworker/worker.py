@@ -60,6 +60,7 @@ class _State:
     """By container that did not start: when the next attempt may be made, in seconds since the epoch."""
     failure: tuple[str, str] | None = None
     is_over: bool = False
+    is_rejected: bool = False
     is_gone: bool = False
     """The API does not have the pod."""
     replaced: set[str] = field(default_factory=set)
@@ -109,6 +110,7 @@ class PodWorker:
     def reject(self, reason: str, message: str) -> None:
         """The node does not take the pod."""
         self._state.failure, self._state.is_over = (reason, f"Pod was rejected: {message}"), True
+        self._state.is_rejected = True
 
     def wake(self) -> None:
         """Sync the pod soon."""
@@ -213,10 +215,10 @@ class PodWorker:
         return min(wait, _RETRY_SECONDS) if self._resizer.conditions else wait
 
     def _note_crashing(self, plan: Plan, seen: SeenPod) -> None:
-        """Update the reasons of waiting containers."""
+        """Update the reasons of waiting containers; one that crashes is said to wait until it runs again."""
         for name in list(self._state.reasons):
             last = seen.newest(name)
-            if (last is not None and last.runs) or self._state.reasons[name][0] == "CrashLoopBackOff":
+            if last is not None and last.runs:
                 del self._state.reasons[name]
         for name, message in plan.crashing.items():
             self._state.reasons[name] = "CrashLoopBackOff", message
@@ -414,6 +416,7 @@ class PodWorker:
             host_ips=self._context.addresses,
             is_over=self._state.is_over,
             failure=self._state.failure,
+            is_rejected=self._state.is_rejected,
             resources=self._resizer.reported(pod, seen),
             resizes=self._resizer.conditions,
         )

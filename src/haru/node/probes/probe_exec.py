@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from haru.event_loop import imported
+from haru.kube.go_values import dial_problem, go_duration
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.node.probes.metrics import ProbeCounts
@@ -23,6 +25,7 @@ from haru.proto import grpchealth_pb2 as health
 
 if TYPE_CHECKING:
     import aiohttp
+    import grpc.aio
 
 MOST_OUTPUT = 10 * 1024
 _HEALTH = "/grpc.health.v1.Health/Check"
@@ -87,29 +90,25 @@ class HandlerRunner:
         where = handler.get(kind) or {}
         port = target_port(container, where.get("port", 0)) if kind else None
         if port is None:
-            return Answer(False, f"couldn't find port: {where.get('port')!r}", "unknown")
+            text = f"strconv.Atoi: parsing {json.dumps(str(where.get('port')))}: invalid syntax"
+            return Answer(False, text, "unknown")
         host = where.get("host") or address
-        try:
-            async with asyncio.timeout(seconds):
-                if kind == "httpGet":
-                    return await self._http(where, host, port, use)
-                if kind == "grpc":
-                    return await _grpc(where, host, port, seconds)
-                return await _tcp(host, port)
-        except TimeoutError:
-            return Answer(False, f"no answer from {host}:{port} within {seconds:g}s")
+        if kind == "httpGet":
+            return await self._http(where, host, port, seconds, use)
+        return await (_grpc(where, host, port, seconds) if kind == "grpc" else _tcp(host, port, seconds))
 
     async def _exec(self, id_: str, command: list[str], seconds: float) -> Answer:
         try:
             answer = await self._runtime.exec_sync(id_, command, seconds)
         except CriError as error:
             if error.code == "DEADLINE_EXCEEDED":
-                return Answer(False, f"command timed out: {' '.join(command)!r} timed out after {seconds:g}s")
-            return Answer(False, error.details, "unknown")
+                words, time = json.dumps(" ".join(command), ensure_ascii=False), _time(seconds)
+                return Answer(False, f"command timed out: {words} timed out after {time}")
+            return Answer(False, str(error), "unknown")
         text = (answer.stdout + answer.stderr)[:MOST_OUTPUT].decode(errors="replace")
         return Answer(answer.exit_code == 0, text)
 
-    async def _http(self, where: Mapping[str, Any], host: str, port: int, use: _HttpUse) -> Answer:
+    async def _http(self, where: Mapping[str, Any], host: str, port: int, seconds: float, use: _HttpUse) -> Answer:
         await imported("aiohttp")
         import aiohttp
 
@@ -122,10 +121,21 @@ class HandlerRunner:
         headers = {"User-Agent": use.agent, "Accept": "*/*"}
         headers |= {one["name"]: one.get("value", "") for one in where.get("httpHeaders") or ()}
         try:
-            status, body = await self._get(url, headers)
+            async with asyncio.timeout(seconds):
+                status, body = await self._get(url, headers)
+        except TimeoutError:
+            why = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+        except aiohttp.ClientConnectorDNSError as error:
+            why = f"dial tcp: lookup {error.host}: no such host"
+        except aiohttp.ClientConnectorError as error:
+            why = dial_problem(host, port, error.os_error)
+        except aiohttp.ServerDisconnectedError:
+            why = "EOF"
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Answer(False, f'Get "{url}": {error}')
-        return use.judge(status, body)
+            why = str(error)
+        else:
+            return use.judge(status, body)
+        return Answer(False, f'Get "{url}": {why}')
 
     async def _get(self, url: str, headers: Mapping[str, str]) -> tuple[int, str]:
         """Status and body of the last answer. Raises OSError for too many redirects."""
@@ -164,11 +174,18 @@ _PROBE: Final = _HttpUse("kube-probe/1.36", _judged)
 _HOOK: Final = _HttpUse("kube-lifecycle/1.36", lambda status, body: Answer(True, body))
 
 
-async def _tcp(host: str, port: int) -> Answer:
+def _time(seconds: float) -> str:
+    return go_duration(round(seconds * 10**9))
+
+
+async def _tcp(host: str, port: int, seconds: float) -> Answer:
     try:
-        _, writer = await asyncio.open_connection(host, port)
+        async with asyncio.timeout(seconds):
+            _, writer = await asyncio.open_connection(host, port)
+    except TimeoutError:
+        return Answer(False, f"dial tcp {host}:{port}: i/o timeout")
     except OSError as error:
-        return Answer(False, f"dial tcp {host}:{port}: {error.strerror or error}")
+        return Answer(False, dial_problem(host, port, error))
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
@@ -186,9 +203,22 @@ async def _grpc(where: Mapping[str, Any], host: str, port: int, seconds: float) 
             data = await call(request.SerializeToString(), timeout=seconds)
             status = decode(health.HealthCheckResponse, data).status
         except grpc.aio.AioRpcError as error:
-            return Answer(False, f"{error.code().name}: {error.details()}")
+            return Answer(False, _grpc_problem(error, f"{host}:{port}", _time(seconds)))
         except MessageError as error:
             return Answer(False, str(error))
     if status == health.HealthCheckResponse.SERVING:
         return Answer(True)
-    return Answer(False, f"service unhealthy (responded with {status})")
+    name = health.HealthCheckResponse.ServingStatus.Name(status)
+    return Answer(False, f'service unhealthy (responded with "{name}")')
+
+
+def _grpc_problem(error: grpc.aio.AioRpcError, place: str, time: str) -> str:
+    code = error.code().name
+    if code == "UNAVAILABLE":
+        return f'timeout: failed to connect service "{place}" within {time}: context deadline exceeded'
+    if code == "DEADLINE_EXCEEDED":
+        return f"timeout: health rpc did not complete within {time}"
+    if code == "UNIMPLEMENTED":
+        protocol = "this server does not implement the grpc health protocol (grpc.health.v1.Health)"
+        return f"error: {protocol}: {error.details()}"
+    return f"error: health rpc probe failed: {CriError('check', code, error.details() or '')}"

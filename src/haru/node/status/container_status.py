@@ -18,6 +18,11 @@ from haru.node.podworker.plan import ProbeResults
 from haru.node.podworker.restarts import should_restart
 
 LOST_EXIT_CODE: Final = 137
+_LOST: Final = {
+    "reason": "ContainerStatusUnknown",
+    "message": "The container could not be located when the pod was terminated",
+    "exitCode": LOST_EXIT_CODE,
+}
 
 
 class ContainerGroup(NamedTuple):
@@ -47,10 +52,33 @@ class StatusInputs:
     """The pod's end was decided: by its work, a deadline, an eviction, or before it began."""
     failure: tuple[str, str] | None = None
     """Why the pod as a whole has failed, as a reason and a message."""
+    is_rejected: bool = False
+    """The node did not take the pod: nothing else is said of it."""
     resources: Mapping[str, Obj] = field(default_factory=dict)
     """By container: the part of its status that says what it was allocated and what it has."""
     resizes: Sequence[tuple[str, str, str]] = ()
     """Conditions about a resize that are true: type, reason, message."""
+
+
+def end_unstarted(pod: Obj, init: Sequence[Obj], main: Sequence[Obj]) -> None:
+    """Say of a pod that is over that containers which never started have ended, too.
+
+    Only those whose turn had come: containers once the init containers are through, init containers up to the last
+    one that has begun, but always the first.
+    """
+    begun = [n for n, status in enumerate(init) if "waiting" not in status["state"] or status["lastState"]]
+    is_initialized = not init or _is_through(pod["spec"]["initContainers"][-1], init[-1])
+    is_initialized = is_initialized or any("waiting" not in one["state"] or one["lastState"] for one in main)
+    for status in (*init[: begun[-1] + 1 if begun else 1], *(main if is_initialized else ())):
+        if "terminated" not in status["state"]:
+            status["state"] = {"terminated": dict(_LOST)}
+
+
+def _is_through(container: Mapping[str, Any], status: Obj) -> bool:
+    if is_sidecar(container):
+        return bool(status["started"])
+    ends = (status["state"].get("terminated"), status["lastState"].get("terminated"))
+    return any(end is not None and end.get("exitCode") == 0 for end in ends)
 
 
 def time_text(nanoseconds: int) -> str:
@@ -78,8 +106,9 @@ def has_run(status: Mapping[str, Any]) -> bool:
 
 
 def container_statuses(pod: Obj, seen: SeenPod, known: StatusInputs, group: ContainerGroup) -> list[Obj]:
-    """Statuses in the order of the spec."""
-    return [_status(pod, container, seen, known, group) for container in pod["spec"].get(group.spec) or ()]
+    """Statuses: of init containers in the order of the spec, of others by name."""
+    found = [_status(pod, container, seen, known, group) for container in pod["spec"].get(group.spec) or ()]
+    return found if group is INIT else sorted(found, key=lambda status: str(status["name"]))
 
 
 def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: StatusInputs, group: ContainerGroup) -> Obj:
@@ -135,18 +164,11 @@ def _unseen(pod: Obj, container: Mapping[str, Any], known: StatusInputs, group: 
             if group is INIT and had["terminated"].get("exitCode") == 0 and not is_sidecar(container):
                 status["ready"] = True
         elif "running" in had:
-            lost = {
-                "reason": "ContainerStatusUnknown",
-                "message": "The container could not be located when the pod was terminated",
-                "exitCode": LOST_EXIT_CODE,
-            }
             if known.is_over:
-                status["state"] = {"terminated": lost}
+                status["state"] = {"terminated": dict(_LOST)}
             else:
-                lost["message"] = (
-                    "The container could not be located when the pod was deleted.  The container used to be Running"
-                )
-                status["lastState"] = {"terminated": lost}
+                text = "The container could not be located when the pod was deleted.  The container used to be Running"
+                status["lastState"] = {"terminated": {**_LOST, "message": text}}
                 status["restartCount"] = before.get("restartCount", 0) + 1
     return status | _volume_mounts(container)
 
@@ -165,13 +187,7 @@ def _state(seen: SeenContainer, known: StatusInputs, pod: Obj, container: Mappin
     if seen.state == EXITED:
         return _ended(seen, known)
     if seen.state == UNKNOWN:
-        lost = {
-            "reason": "ContainerStatusUnknown",
-            "message": "The container could not be located when the pod was terminated",
-            "exitCode": LOST_EXIT_CODE,
-            "containerID": f"{known.runtime}://{seen.id}",
-        }
-        return {"terminated": lost}
+        return {"terminated": {**_LOST, "containerID": f"{known.runtime}://{seen.id}"}}
     return {"waiting": _waiting(*known.reasons.get(container["name"], (_initial(pod), "")))}
 
 
@@ -194,7 +210,7 @@ def _started_and_ready(
     if group is EPHEMERAL:
         return None, False
     if group is INIT and not is_sidecar(container):
-        return False, seen.state == EXITED and seen.exit_code == 0
+        return seen.runs, seen.state == EXITED and seen.exit_code == 0
     if not seen.runs:
         return False, False
     started = said.startup is True if container.get("startupProbe") else True

@@ -14,28 +14,32 @@ from haru.kube.meta import Obj, get_condition
 from haru.kube.pod_resize import IN_PROGRESS, PENDING
 from haru.node.podworker.observed import SeenPod
 from haru.node.podworker.plan import uses_host_network
-from haru.node.status.container_status import EPHEMERAL, INIT, MAIN, StatusInputs, container_statuses
+from haru.node.status.container_status import EPHEMERAL, INIT, MAIN, StatusInputs, container_statuses, end_unstarted
 
 TERMINAL = ("Succeeded", "Failed")
+_OWN = frozenset({"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"})
 
 
 def pod_status(pod: Obj, seen: SeenPod, known: StatusInputs, now: str) -> Obj:
     """The whole status that follows; what others write (other conditions, nominations) is not in it."""
     before = pod.get("status") or {}
+    started = {"startTime": before.get("startTime") or now}
+    if generation := pod["metadata"].get("generation"):
+        started["observedGeneration"] = generation
+    if known.is_rejected and known.failure is not None:
+        return {"phase": "Failed", "reason": known.failure[0], "message": known.failure[1], **started}
     init = container_statuses(pod, seen, known, INIT)
     main = container_statuses(pod, seen, known, MAIN)
     phase = _phase(pod, init, main, seen, known)
-    status: Obj = {
-        "phase": phase,
-        "startTime": before.get("startTime") or now,
-        "containerStatuses": main,
-        "observedGeneration": pod["metadata"].get("generation"),
-    }
+    conditions = _conditions(pod, init, main, phase, seen)
+    if phase in TERMINAL:
+        end_unstarted(pod, init, main)
+    status: Obj = {"phase": phase, **started, "containerStatuses": main}
     if init:
         status["initContainerStatuses"] = init
     if ephemeral := container_statuses(pod, seen, known, EPHEMERAL):
         status["ephemeralContainerStatuses"] = ephemeral
-    if known.failure is not None:
+    if known.failure is not None and phase in TERMINAL:
         status["reason"], status["message"] = known.failure
     elif before.get("reason") and phase in TERMINAL:
         status["reason"], status["message"] = before["reason"], before.get("message")
@@ -46,7 +50,6 @@ def pod_status(pod: Obj, seen: SeenPod, known: StatusInputs, now: str) -> Obj:
     if ips:
         status["podIP"] = ips[0]
         status["podIPs"] = [{"ip": ip} for ip in ips]
-    conditions = _conditions(pod, init, main, phase, seen)
     conditions += [_Condition(type_, True, *why) for type_, *why in known.resizes if phase not in TERMINAL]
     status["conditions"] = [_condition(pod, condition, now) for condition in conditions]
     return {key: value for key, value in status.items() if value is not None}
@@ -198,7 +201,8 @@ def _condition(pod: Obj, condition: _Condition, now: str) -> Obj:
 def status_patch(before: Obj, after: Obj) -> Obj | None:
     """The strategic merge patch of one status into the other; None if nothing differs.
 
-    Conditions merge by type: those of others stay, and a field that went away is said to be null. Addresses would
+    Conditions merge by type: those of others stay, own ones that do not hold any more go, and a field that went away is
+    said to be null. Addresses would
     merge, too: those of a sandbox that is gone are replaced.
     """
     patch: Obj = {key: value for key, value in after.items() if key != "conditions" and before.get(key) != value}
@@ -212,9 +216,8 @@ def status_patch(before: Obj, after: Obj) -> Obj | None:
         if _without_probe_times(old) != condition:
             conditions.append({**{key: None for key in old if key not in condition}, **condition})
     told = {condition["type"] for condition in after.get("conditions") or ()}
-    conditions += [
-        {"$patch": "delete", "type": type_} for type_ in (PENDING, IN_PROGRESS) if type_ in had.keys() - told
-    ]
+    gone = sorted((_OWN | {PENDING, IN_PROGRESS}) & had.keys() - told)
+    conditions += [{"$patch": "delete", "type": type_} for type_ in gone]
     if conditions:
         patch["conditions"] = conditions
     return patch or None

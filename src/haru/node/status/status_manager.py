@@ -29,7 +29,7 @@ class StatusManager:
         """
         status = pod_status(pod, seen, known, format_time(datetime.now(UTC)))
         health = self._context.devices.status(pod)
-        for one in status["containerStatuses"]:
+        for one in status.get("containerStatuses", ()):
             if health.get(one["name"]):
                 one["allocatedResourcesStatus"] = list(health[one["name"]])
         patch = status_patch(pod.get("status") or {}, status)
