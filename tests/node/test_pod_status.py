@@ -237,6 +237,14 @@ def test_container_whose_turn_had_come_has_ended_with_its_pod(
     assert all(one["state"]["terminated"]["exitCode"] == 137 for one in lost)
 
 
+def test_pod_says_why_it_failed_when_nothing_of_it_runs_any_more() -> None:
+    evicted = ("Evicted", "too much")
+    ending = told(pod("a", status={"phase": "Running"}), seen(one("a")), is_over=True, failure=evicted)
+    assert (ending["phase"], ending.get("reason")) == ("Running", None)
+    over = told(pod("a", status=ending), seen(one("a", EXITED, 137)), is_over=True, failure=evicted)
+    assert (over["phase"], over["reason"], over["message"]) == ("Failed", *evicted)
+
+
 def test_condition_transition_times_are_kept() -> None:
     first = told(pod("a"), seen())
     later = pod_status(pod("a", status=first), seen(one("a")), StatusInputs(), "2026-11-22T10:00:00Z")

@@ -168,9 +168,13 @@ def test_volume_of_objects_has_places_for_what_is_mounted_in_it(tmp_path: Path) 
 
 async def test_each_volume_that_is_not_set_up_is_told_and_the_others_are_there(tmp_path: Path) -> None:
     volumes = [
-        {"name": "a", "configMap": {"name": "gone"}}, {"name": "b", "nfs": {}}, {"name": "c", "emptyDir": {}},
-    ]  # fmt: skip
-    pod = {**pod_with(*volumes), "metadata": {"name": "p", "namespace": "n", "uid": "u"}}
+        {"name": "a", "configMap": {"name": "gone"}},
+        {"name": "b", "nfs": {}},
+        {"name": "c", "emptyDir": {}},
+        {"name": "not-mounted", "configMap": {"name": "gone"}},
+    ]
+    mounts = tuple({"name": name, "mountPath": f"/{name}"} for name in "abc")
+    pod = {**pod_with(*volumes, mounts=mounts), "metadata": {"name": "p", "namespace": "n", "uid": "u"}}
 
     async def tokens(pod: Obj) -> Any:
         return lambda request: ""

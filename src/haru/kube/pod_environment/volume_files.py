@@ -178,7 +178,9 @@ def _source(
         group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
         own = mode if user is None and group is None else TOKEN_MODE
         return {one["path"]: File(token(one).encode(), own, user)}
-    raise ConfigError(f"projected source {', '.join(source) or 'of no known kind'} is not supported on this node")
+    if not source:
+        return {}  # of a kind that the API server does not serve, and has dropped
+    raise ConfigError(f"projected source {', '.join(source)} is not supported on this node")
 
 
 def _only_user(pod: Obj) -> int | None:

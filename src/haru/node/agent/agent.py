@@ -41,6 +41,7 @@ from haru.node.cgroups.tree import FileTree, SystemdTree, Tree
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.node.dra.devices import Devices, NoDevices
+from haru.node.eviction.storage_eviction import StorageEviction, StoragePaths
 from haru.node.podworker.container_start import ContainerStarter
 from haru.node.podworker.observed import POD_UID, SeenContainer
 from haru.node.podworker.userns import Ranges, UserNamespaceError, has_user, pool_of_machine, run_getsubids
@@ -75,6 +76,7 @@ class Agent:
         self._registration: Registration | None = None
         self.context: Context | None = None
         self.pods: Informer | None = None
+        self.storage_eviction: StorageEviction | None = None
         self.relisted = 0.0
         """When the runtime was last asked for everything it has, by the monotonic clock; 0: not yet."""
         self.ready = asyncio.Event()
@@ -177,7 +179,15 @@ class Agent:
             group.create_task(self._relist(context, starter), name="relist")
             group.create_task(context.cgroups.qos_groups.run(), name="groups above pods")
             group.create_task(ContainerLogManager(context.runtime, self._running).run(), name="logs")
+            group.create_task(self._storage_eviction(context).run(), name="limits of storage")
             _log.info("node %s runs pods on %s", self._options.name, context.runtime_info.name)
+
+    def _storage_eviction(self, context: Context) -> StorageEviction:
+        paths = StoragePaths(self._options.root, self._options.logs, context.volumes)
+        self.storage_eviction = StorageEviction(
+            context.runtime, context.recorder, paths, lambda: [worker for worker, _ in self._workers.values()]
+        )
+        return self.storage_eviction
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 

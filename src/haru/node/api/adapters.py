@@ -148,6 +148,11 @@ class AgentView:
         """The lines of /metrics about devices."""
         return self.agent.devices.lines() if self.agent is not None else ()
 
+    def of_evictions(self) -> Sequence[str]:
+        """The lines of /metrics about evicted pods."""
+        eviction = self.agent.storage_eviction if self.agent is not None else None
+        return eviction.lines() if eviction is not None else ()
+
     def health_problem(self) -> str:
         """Why the agent's main loop is unhealthy; empty if it is healthy."""
         agent = self.agent
@@ -232,7 +237,7 @@ async def serve(
         gates=node.gates,
         health_problem=view.health_problem,
         probes=view.probes,
-        more=(view.of_devices,),
+        more=(view.of_devices, view.of_evictions),
     )
     addresses = list(node.addresses) or [own_address()]
     serving = KubeletServer(ServedNode(node.name, addresses), shown, server, client=client)

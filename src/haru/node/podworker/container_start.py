@@ -26,7 +26,7 @@ from haru.node.dra.devices import Prepared
 from haru.node.podworker.config import ContainerInputs, container_config, log_path
 from haru.node.podworker.host_names import hosts_text
 from haru.node.podworker.observed import SeenSandbox
-from haru.node.podworker.plan import uses_host_network
+from haru.node.podworker.plan import container_specs, uses_host_network
 from haru.node.podworker.userns import UserNamespaceError
 from haru.node.volumes.pod_volumes import MountInputs
 from haru.proto import cri_pb2 as cri
@@ -110,13 +110,19 @@ class ContainerStarter:
         self._images.forget(uid)
 
     async def volumes(self, pod: Obj, sources: ReferencedObjects, facts: DownwardFacts) -> bool:
-        """Set up and update the pod's volumes; whether one changed. Raises `VolumesError`, `ConfigError`."""
+        """Set up and update the volumes that containers mount; whether one changed.
+
+        Raises `VolumesError`, `ConfigError`.
+        """
         try:
             token = await self._context.objects.tokens(pod)
         except StatusError as error:
             raise ConfigError(f"failed to fetch token: {error}") from error
         changed, problems = False, []
+        mounted = {mount["name"] for one in container_specs(pod) for mount in one.get("volumeMounts") or ()}
         for volume in pod["spec"].get("volumes") or ():
+            if volume["name"] not in mounted:
+                continue
             try:
                 files = files_of(pod, volume, sources, facts, token)
                 changed |= await asyncio.to_thread(self._context.volumes.make, pod, volume, files)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,6 +47,7 @@ from haru.node.status.status_manager import PODS, StatusManager
 _log = logging.getLogger(__name__)
 RUNTIME_CLASSES = known_kind("node.k8s.io/v1", "RuntimeClass")
 _RETRY_SECONDS = 10.0
+_EVICTION_SECONDS = 1.0
 OVERDUE = "Pod was active on the node longer than the specified deadline"
 
 
@@ -66,6 +68,8 @@ class _State:
     replaced: set[str] = field(default_factory=set)
     """Ids of containers that were killed to be started again."""
     kill_began: float | None = None
+    grace: float = math.inf
+    """The longest grace period, in seconds, of a pod that is evicted."""
     is_cleaned: bool = False
 
 
@@ -111,6 +115,22 @@ class PodWorker:
         """The node does not take the pod."""
         self._state.failure, self._state.is_over = (reason, f"Pod was rejected: {message}"), True
         self._state.is_rejected = True
+
+    @property
+    def evictable(self) -> Obj | None:
+        """The pod, unless it ends anyway."""
+        pod, state = self.pod, self._state
+        if pod is None or state.is_over or state.is_gone or pod["metadata"].get("deletionTimestamp"):
+            return None
+        return None if (pod.get("status") or {}).get("phase") in TERMINAL else pod
+
+    def evict(self, reason: str, message: str) -> bool:
+        """End the pod at once, as failed; whether it did not end anyway."""
+        if self.evictable is None:
+            return False
+        self._state.failure, self._state.is_over, self._state.grace = (reason, message), True, _EVICTION_SECONDS
+        self.wake()
+        return True
 
     def wake(self) -> None:
         """Sync the pod soon."""
@@ -364,7 +384,7 @@ class PodWorker:
         if self._state.kill_began is None:
             self._state.kill_began = time.monotonic()
         facts = self._facts(pod, seen) if pod is not None else DownwardFacts()
-        grace = grace_of(pod, seen)
+        grace = min(grace_of(pod, seen), self._state.grace)
         if not self._killer.kill_all(pod, seen, self._state.kill_began, grace, next(iter(facts.pod_ips), "")):
             return False
         for sandbox in seen.sandboxes:

@@ -1,0 +1,1 @@
+"""Evictions of pods that use more storage of the node than they may."""
