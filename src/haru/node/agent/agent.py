@@ -109,7 +109,7 @@ class Agent:
         async with runtime:
             context = self.context = await self._context(runtime)
             host = Host(context.machine, context.addresses, self._port)
-            self._registration = Registration(self._client, runtime, options, host)
+            self._registration = Registration(self._client, runtime, options, host, context.recorder)
             self.pods = Informer(self._client, PODS, Selection(field_selector=f"spec.nodeName={options.name}"))
             try:
                 await self._work(context, self.pods, self._registration)
@@ -156,6 +156,7 @@ class Agent:
     async def _work(self, context: Context, pods: Informer, registration: Registration) -> None:
         async with asyncio.TaskGroup() as group:
             self._group = group
+            registration.tell_start()
             if self._options.registration.register:
                 await _patiently(registration.register, "the node was not registered")
             with contextlib.suppress(CriError, OSError):

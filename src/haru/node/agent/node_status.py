@@ -5,6 +5,7 @@ Source: v1 NodeStatus and the well-known labels, as kubelets write them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +17,9 @@ from haru.node.agent.options import NodeOptions
 from haru.proto import cri_pb2 as cri
 
 KUBELET_VERSION = "v1.36.0"
+_VERSION = re.compile(r"v?(\d+(?:\.\d+)+)(.*)")
+_SEMANTIC = re.compile(r"(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?")
+"""What may follow the numbers of a semantic version."""
 _MOST_IMAGES = 50
 _MOST_IMAGE_NAMES = 5
 LOW_MEMORY_BYTES = 100 * 1024 * 1024
@@ -41,25 +45,34 @@ def capacity(options: NodeOptions, machine: Machine) -> dict[str, str]:
         "ephemeral-storage": f"{machine.storage // 1024}Ki",
         "memory": f"{machine.memory // 1024}Ki",
         "pods": str(options.max_pods),
+        **{f"hugepages-{size}": f"{amount // 1024}Ki" for size, amount in machine.huge_pages.items()},
     }
-    for size, amount in machine.huge_pages.items():
-        found[f"hugepages-{size}"] = str(amount)
-    return found
+    return {name: str(parse_quantity(text)) for name, text in found.items()}
 
 
 def allocatable(options: NodeOptions, machine: Machine) -> dict[str, str]:
     """What pods may have of it: without what is reserved, and without huge pages of memory."""
     found: dict[str, str] = {}
     for name, text in capacity(options, machine).items():
-        amount = parse_quantity(text).milli()
+        left = parse_quantity(text) - parse_quantity(options.reserved.get(name, "0"))
         if name == "memory":
-            amount -= 1000 * sum(machine.huge_pages.values())
-        amount = max(0, amount - parse_quantity(options.reserved.get(name, "0")).milli())
-        if name == "memory":
-            found[name] = f"{amount // 1000 // 1024}Ki"
-        else:
-            found[name] = str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+            left -= parse_quantity(str(sum(machine.huge_pages.values())))
+        found[name] = str(left) if left.nano > 0 else "0"
     return found
+
+
+def with_resources_of_others(wanted: Obj, stored: Mapping[str, Any]) -> Obj:
+    """Keep resources that others wrote into the capacity of a node, and let pods have them.
+
+    So an operator gives a node extended resources of which no driver knows.
+    """
+    had = (stored.get("status") or {}).get("capacity") or {}
+    others = {name: text for name, text in had.items() if not name.startswith("hugepages-")}
+    return {
+        **wanted,
+        "capacity": {**others, **wanted["capacity"]},
+        "allocatable": {**others, **wanted["allocatable"]},
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +98,7 @@ def node_status(options: NodeOptions, host: Host, version: cri.VersionResponse, 
         "nodeInfo": {
             "architecture": machine.architecture,
             "bootID": machine.boot_id,
-            "containerRuntimeVersion": f"{version.runtime_name}://{version.runtime_version}",
+            "containerRuntimeVersion": f"{version.runtime_name}://{runtime_version(version.runtime_version)}",
             "kernelVersion": machine.kernel,
             "kubeProxyVersion": "",
             "kubeletVersion": KUBELET_VERSION,
@@ -103,6 +116,14 @@ def node_status(options: NodeOptions, host: Host, version: cri.VersionResponse, 
     if host.port:
         status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": host.port}}
     return status
+
+
+def runtime_version(text: str) -> str:
+    """A runtime's version without what is no part of it: `1.6.20~ds1` and `v1.6.20` are `1.6.20`."""
+    found = _VERSION.match(text)
+    if found is None:
+        return text
+    return found[1] + (found[2] if found[1].count(".") == 2 and _SEMANTIC.fullmatch(found[2]) else "")
 
 
 def runtime_fields(answer: cri.StatusResponse) -> Obj:
@@ -200,3 +221,22 @@ def _condition(stored: Mapping[str, Any], condition: _Condition, now: str) -> Ob
         "reason": condition.reason,
         "message": condition.message,
     }
+
+
+_EVENTS = {
+    ("MemoryPressure", "True"): "NodeHasInsufficientMemory",
+    ("MemoryPressure", "False"): "NodeHasSufficientMemory",
+    ("DiskPressure", "True"): "NodeHasDiskPressure",
+    ("DiskPressure", "False"): "NodeHasNoDiskPressure",
+    ("PIDPressure", "True"): "NodeHasInsufficientPID",
+    ("PIDPressure", "False"): "NodeHasSufficientPID",
+    ("Ready", "True"): "NodeReady",
+    ("Ready", "False"): "NodeNotReady",
+}
+
+
+def condition_events(stored: Mapping[str, Any], conditions: Sequence[Obj]) -> list[str]:
+    """Reasons of events of a node: one for each condition that changed. That it is not ready at first is not told."""
+    had = {one["type"]: one.get("status") for one in (stored.get("status") or {}).get("conditions") or ()}
+    changed = [(one["type"], one["status"]) for one in conditions if had.get(one["type"]) != one["status"]]
+    return [_EVENTS[one] for one in changed if one != ("Ready", "False") or "Ready" in had]

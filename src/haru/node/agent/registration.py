@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from haru.client.api import ApiClient
+from haru.client.events import EventRecorder, EventType
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, labels_of, owner_reference
@@ -23,11 +24,13 @@ from haru.node.agent.machine import available_memory
 from haru.node.agent.node_status import (
     FreeResources,
     Host,
+    condition_events,
     node_conditions,
     node_labels,
     node_status,
     not_ready_reasons,
     runtime_fields,
+    with_resources_of_others,
 )
 from haru.node.agent.options import NodeOptions
 from haru.node.cri.client import RuntimeClient
@@ -40,6 +43,8 @@ LEASES = known_kind("coordination.k8s.io/v1", "Lease")
 NAMESPACES = known_kind("v1", "Namespace")
 LEASE_NAMESPACE = "kube-node-lease"
 _FEW_PIDS = 0.95
+_ANSWER_SECONDS = 20.0
+"""How long the runtime may take: with the pause between two reports, kubelets' 30 s until it is down."""
 
 
 class Registration:
@@ -51,9 +56,13 @@ class Registration:
         runtime: RuntimeClient,
         options: NodeOptions,
         host: Host,
+        recorder: EventRecorder,
     ) -> None:
         self._client, self._runtime, self._options, self._host = client, runtime, options, host
+        self._recorder = recorder
         self._uid = ""
+        self._has_told_boot = False
+        self._unschedulable = False
         self._reported = 0.0
         self._look = asyncio.Event()
         self.is_ready = False
@@ -61,6 +70,10 @@ class Registration:
     def report_soon(self) -> None:
         """Report now: something has happened to the machine."""
         self._look.set()
+
+    def tell_start(self) -> None:
+        """Tell that the agent has started."""
+        self._tell("Starting", "Starting kubelet.")
 
     async def register(self) -> Obj:
         """Make the node, or take over the one of this name. Raises StatusError, OSError."""
@@ -88,6 +101,7 @@ class Registration:
         stored = await self._client.get(NODES, self._options.name)
         if stored["metadata"]["uid"] != self._uid:
             stored = await self.register()
+        self._tell_unschedulable(stored)
         wanted = await self._status(stored)
         patch = _difference(stored.get("status") or {}, wanted)
         now = asyncio.get_running_loop().time()
@@ -97,20 +111,47 @@ class Registration:
         body = {"metadata": {"uid": self._uid}, "status": patch}
         await self._client.patch(NODES, self._options.name, body, type="strategic", subresource="status")
         self._reported = now
+        self._tell_boot(stored)
+        for reason in condition_events(stored, wanted["conditions"]):
+            self._tell(reason, f"Node {self._options.name} status is now: {reason}")
+
+    def _tell(self, reason: str, message: str, type: EventType = "Normal") -> None:
+        name = self._options.name
+        about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name}}
+        self._recorder.event(about, type, reason, message)
+
+    def _tell_boot(self, stored: Obj) -> None:
+        """Tell once that the machine has been started anew since this node was last reported."""
+        before = ((stored.get("status") or {}).get("nodeInfo") or {}).get("bootID")
+        boot, told = self._host.machine.boot_id, self._has_told_boot
+        self._has_told_boot = True
+        if before and boot and before != boot and not told:
+            self._tell("Rebooted", f"Node {self._options.name} has been rebooted, boot id: {boot}", "Warning")
+
+    def _tell_unschedulable(self, stored: Obj) -> None:
+        """Tell when an operator cordons the node, and when it takes pods again."""
+        now = bool((stored.get("spec") or {}).get("unschedulable"))
+        if now != self._unschedulable:
+            reason = "NodeNotSchedulable" if now else "NodeSchedulable"
+            self._tell(reason, f"Node {self._options.name} status is now: {reason}")
+        self._unschedulable = now
 
     async def _status(self, stored: Obj) -> Obj:
         answer: cri.StatusResponse | None = None
         images: list[cri.Image] = []
         version, failure = cri.VersionResponse(), ""
         try:
-            answer = await self._runtime.status()
-            version = await self._runtime.version()
-            images = await self._runtime.images()
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                answer = await self._runtime.status()
+                version = await self._runtime.version()
+                images = await self._runtime.images()
         except CriError as error:
             failure = str(error)
+        except TimeoutError:
+            answer, failure = None, f"no answer within {_ANSWER_SECONDS:.0f} s"
         reasons = not_ready_reasons(answer, failure)
         self.is_ready = not reasons
-        wanted = node_status(self._options, self._host, version, images)
+        wanted = with_resources_of_others(node_status(self._options, self._host, version, images), stored)
         if answer is None:
             # What cannot be asked for now is left as it was.
             for field in ("images", "nodeInfo"):
@@ -175,6 +216,9 @@ class Registration:
 def _difference(stored: Obj, wanted: Obj) -> Obj:
     """What differs, times of heartbeats aside."""
     patch = {key: value for key, value in wanted.items() if key != "conditions" and stored.get(key) != value}
+    for key in {"capacity", "allocatable"} & patch.keys():
+        # Maps are merged: a resource that has gone is said to be null.
+        patch[key] = {**dict.fromkeys(stored.get(key) or {}), **patch[key]}
     had = {one["type"]: (one.get("status"), one.get("reason")) for one in stored.get("conditions") or ()}
     if any(had.get(one["type"]) != (one["status"], one["reason"]) for one in wanted["conditions"]):
         patch["conditions"] = wanted["conditions"]
