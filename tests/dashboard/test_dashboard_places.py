@@ -79,7 +79,8 @@ async def test_page_of_a_node_has_devices_pods_taints_events_and_links() -> None
         # What waits as a PodGroup has the name, and so the look, of the workload that the queue shows.
         assert "podgroup/gang" in text and answer.text.count('data-label="Fits here"') == 1
         assert "k:NoSchedule" in plain((await browser.get("/node/b")).text)
-        assert (await browser.get("/node/c")).status_code == 404
+        gone = await browser.get("/node/c")
+        assert (gone.status_code, '<a href="/">Overview</a>' in gone.text) == (404, True)
 
 
 async def test_page_of_a_device_has_its_holder_and_its_node() -> None:

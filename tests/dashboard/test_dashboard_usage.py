@@ -122,3 +122,10 @@ async def test_usage_page_without_history_says_why() -> None:
         history = UsageHistory(spans=measured) if measured is not None else None
         async with browser_of(FixedWatch(empty), history=history) as browser:
             assert said in (await browser.get("/usage")).text
+
+
+async def test_usage_page_of_a_cluster_without_cards_says_so() -> None:
+    history = UsageHistory(spans=lambda since, until: [Span(until - 1000, until, 1000, {})])
+    async with browser_of(FixedWatch(SchedulerCache().snapshot()), history=history) as browser:
+        assert "There were no cards in this time." in (await browser.get("/usage")).text
+        assert "No card was measured yet." in (await browser.get("/")).text

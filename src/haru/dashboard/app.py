@@ -39,6 +39,7 @@ _SHARED_SECONDS = 1.0
 _PERSON = "<!--person-->"
 """Where the frame of a page, which all share, says who has signed in."""
 _GONE = "It does not exist, or not any more."
+_NO_PAGE = "There is no such page."
 
 
 class _Made(NamedTuple):
@@ -133,12 +134,12 @@ class Dashboard:
 
     async def _rendered(self, shared: SharedView, place: _Place, viewer: Viewer | None = None) -> tuple[int, str]:
         if shared.cluster is not None and HIDDEN in place.parts.values():
-            return 404, message("Not found", _GONE)
+            return 404, _nothing_there(_GONE)
         view = await shared.view(self._watch.view())
         asked = Asked(view, place.path, place.query, place.parts, shared.services, viewer)
         answer = await place.page.make(asked)
         if answer is None:
-            return 404, message("Not found", _GONE)
+            return 404, _nothing_there(_GONE)
         values = {**self._frame(place.page, asked, answer), **answer.values}
         return 200, await asked.compute(lambda: render(place.page.template, values))
 
@@ -208,4 +209,9 @@ def _person(viewer: Viewer) -> str:
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    return HTMLResponse(message("Not found", "There is no such page."), 404)
+    return HTMLResponse(_nothing_there(_NO_PAGE), 404)
+
+
+def _nothing_there(text: str) -> str:
+    """Render a page that leads on to the first one."""
+    return render("not_found.html", {"title": "Not found", "text": text})

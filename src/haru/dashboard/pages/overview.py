@@ -32,7 +32,7 @@ async def overview_page(asked: Asked) -> Answer:
     try:
         day = await asked.compute(lambda: _day(asked))
         if day is not None:
-            history, why = (usage_chart(day), "") if any(day.seen) else (None, "Nothing was measured yet.")
+            history, why = (usage_chart(day), "") if day.bands else (None, "No card was measured yet.")
     except (OSError, ValueError) as error:
         why = str(error)
     down = await asked.compute(lambda: outages(view.snapshot, view.layouts, _faults(asked), chosen))

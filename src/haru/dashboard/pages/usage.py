@@ -23,7 +23,8 @@ async def usage(asked: Asked) -> Answer:
         until = int(time.time() * 1000)
         try:
             found = await asked.compute(lambda: _measured(asked, until - PERIODS[period], until))
-            why = "" if any(found.seen) else "Nothing was measured in this time."
+            why = "" if found.bands else "There were no cards in this time."
+            why = why if any(found.seen) else "Nothing was measured in this time."
         except (OSError, ValueError) as error:
             why = str(error)
     values: dict[str, object] = {"why": why, "period": period, "periods": [(each, each) for each in PERIODS]}
