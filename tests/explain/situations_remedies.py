@@ -296,6 +296,19 @@ SITUATIONS = [
         about="podgroup/g",
     ),
     situation(
+        "a gang in one rack, larger than any",
+        racks,
+        template(count=8),
+        *in_one(RACK, gang("g", 5, template="gpu")),
+        about="podgroup/g",
+    ),
+    situation(
+        "a gang in one rack, of pods that no node takes",
+        racks,
+        *in_one(RACK, gang("g", 2, cpu="999")),
+        about="podgroup/g",
+    ),
+    situation(
         "members pinned to two racks",
         racks,
         template(count=8),

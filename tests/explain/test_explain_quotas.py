@@ -136,6 +136,21 @@ def test_raise_quota_covers_claims_of_all_waiting_members() -> None:
     assert told.remedies[0].summary == f"raise the quota cards to {name}=11"
 
 
+def test_quota_that_a_gangs_own_claims_use_up_is_not_waited_for() -> None:
+    name = "gpu.deviceclass.resource.k8s.io/devices"
+    members = [pod(f"w-{number}", group="g") for number in range(3)]
+    for member in members:
+        member["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": "t"}]
+    template = claim_template("t", 2)
+    made = claim("w-0-c", 2, owner=members[0])
+    made["spec"] = template["spec"]["spec"]
+    members[0]["status"] = {"resourceClaimStatuses": [{"name": "c", "resourceClaimName": "w-0-c"}]}
+    objects = [pod_group("g", 3), *members, quota({name: "5"}, {name: "4"}), template, made, *cards(8)]
+    told = explain(SchedulerCache.of(objects).snapshot(), "podgroup", objects[0], options=options())
+    assert told.verdict == "FitsIf", "two more are four, but the first has two as well"
+    assert told.summary.startswith("its claim c is not made: exceeded quota: cards, requested: ")
+
+
 def test_quota_below_request_gives_fits_if_with_raise_quota() -> None:
     told = asked_about(
         maker("Job", "train", {"parallelism": 1}),
@@ -175,6 +190,7 @@ def test_pod_with_claim_over_quota_reports_quota() -> None:
     told = explain(snapshot, "pod", waits, options=options())
     assert told.verdict == "FitsLater"
     assert told.reasons[0].type == "QuotaExceeded" and told.reasons[0].data["requested"] == {name: "3"}
+    assert told.summary == f"its claim c is not made: {told.reasons[0].message}"
     assert states(*objects) == {f"gpu-{number}": "Quota pod/w" for number in range(4)}
 
 

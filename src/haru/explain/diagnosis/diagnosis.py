@@ -12,10 +12,17 @@ from haru.engine.dra import REFUSAL_TYPES
 from haru.engine.state import Diagnosis as NodeDiagnosis
 from haru.explain.diagnosis.device_classes import DeviceClassSurvey
 from haru.explain.diagnosis.funnels import funnels
-from haru.explain.diagnosis.node_groups import Answers, answers, node_groups, served_by_nodes, unusable
+from haru.explain.diagnosis.node_groups import (
+    Answers,
+    answers,
+    most_in_a_domain,
+    node_groups,
+    served_by_nodes,
+    unusable,
+)
 from haru.explain.diagnosis.pod_affinity import missing_targets
 from haru.explain.diagnosis.requests import MemberKind, member_kinds, pods_asked, without
-from haru.explain.diagnosis.unmet_labels import unmet_labels
+from haru.explain.diagnosis.unmet_labels import group_topology_keys, unmet_labels
 from haru.explain.diagnosis.volume_claims import volume_troubles
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Funnel, FunnelStage, NodeGroup, PodsAsked
@@ -26,7 +33,8 @@ from haru.explain.render.wording import counted, dropped_text, sum_text
 class Diagnosis:
     """What was found. `answers` are those of the nodes to one more of the pods that `nodes` tells of.
 
-    `members` are the kinds of pods with what they see of devices.
+    `members` are the kinds of pods with what they see of devices. `in_domain` is how many of these pods one domain of
+    the group's required topology could take at most.
     """
 
     pods: tuple[PodsAsked, ...] = ()
@@ -35,6 +43,7 @@ class Diagnosis:
     troubles: tuple[Reason, ...] = ()
     answers: Answers | None = None
     members: tuple[tuple[MemberKind, DeviceClassSurvey | None], ...] = ()
+    in_domain: int | None = None
 
     @property
     def missing(self) -> int:
@@ -69,7 +78,7 @@ def diagnose(
     )
     troubles = {reason.message: reason for reason in beyond_devices}
     members: list[tuple[MemberKind, DeviceClassSurvey | None]] = []
-    told: tuple[int, tuple[NodeGroup, ...], Answers] | None = None
+    told: tuple[int, MemberKind, DeviceClassSurvey | None, Answers] | None = None
     for kind in kinds:
         survey = DeviceClassSurvey.of(snapshot, kind.claims, options, kind.asked) if kind.claims else None
         members.append((kind, survey))
@@ -82,9 +91,14 @@ def diagnose(
                 troubles.update((r.message, Reason(r.type, r.message, r.data)) for r in pools)
         takers = sum(not failures for failures in said.values())
         if told is None or takers < told[0]:
-            told = (takers, node_groups(snapshot, kind, survey, said), said)
-    groups, asked_nodes = (told[1], told[2]) if told is not None else ((), None)
-    return Diagnosis(pods_asked(kinds), tuple(found), groups, tuple(troubles.values()), asked_nodes, tuple(members))
+            told = (takers, kind, survey, said)
+    diagnosis = Diagnosis(pods_asked(kinds), tuple(found), (), tuple(troubles.values()), members=tuple(members))
+    if told is None:
+        return diagnosis
+    _, kind, survey, said = told
+    keys = group_topology_keys(work.pod_group(snapshot))
+    most = most_in_a_domain(snapshot, kind, survey, said, keys[0]) if keys else None
+    return replace(diagnosis, nodes=node_groups(snapshot, kind, survey, said), answers=said, in_domain=most)
 
 
 def _merged(known: Sequence[Funnel], more: Sequence[Funnel]) -> list[Funnel]:

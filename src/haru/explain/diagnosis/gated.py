@@ -31,7 +31,7 @@ from haru.gangs import (
     kueue_hold,
     title_of,
 )
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, controller_of
 
 _MOST_STEPS = 4
 _UNKNOWN = "its content is for its author to say, so this could not be tried"
@@ -85,10 +85,12 @@ def _refused_claim(snapshot: Snapshot, work: WorkloadUnit) -> quotas.Refusal | N
     """Why a claim is not made: a quota has no room for it."""
     generated = with_generated_claims(snapshot, work.pending(snapshot))
     claims = list(generated[1].values()) if generated is not None else []
+    # What members have already is not given back before all have theirs.
+    members = {pod.key.uid for pod in work.pods(snapshot)} if work.group is not None else set()
+    have = [one for one in snapshot.claims.values() if (controller_of(one) or {}).get("uid") in members]
     for claim in claims:
-        refused = quotas.refusal(
-            snapshot, claim, [(one, 1) for one in claims], len(claims) if work.group is not None else 1
-        )
+        at_once = sum(one["spec"] == claim["spec"] for one in (*claims, *have)) if members else 1
+        refused = quotas.refusal(snapshot, claim, [(one, 1) for one in claims], at_once)
         if refused is not None:
             return refused
     return None

@@ -64,6 +64,19 @@ def _brief_reason(reason: Reason) -> str:
     return reason.message.replace("node(s) ", "")
 
 
+def most_in_a_domain(
+    snapshot: Snapshot, kind: MemberKind, survey: DeviceClassSurvey | None, found: Answers, key: str
+) -> int:
+    """How many of the pods the nodes with one value of a label could take together, at most."""
+    room: Counter[str] = Counter()
+    for name, failures in found.items():
+        node = snapshot.nodes[name]
+        if not failures and key in node.labels:
+            requests = asked_on(kind, node) if kind.demand.extended is not None else None
+            room[node.labels[key]] += _room(node, kind, _telling(survey, name, requests))
+    return min(kind.pods, max(room.values(), default=0))
+
+
 @dataclass(slots=True)
 class _Group:
     rank: int

@@ -117,7 +117,7 @@ def _held(
     told = explanation(
         answer.verdict,
         answer.reasons,
-        summary=_hold_text(hold),
+        summary=_hold_text(hold, answer.reasons),
         remedies=(*answer.remedies, *((other,) if other else ())) if inquiry.remedies else (),
     )
     lifted, freed = answer.snapshot, answer.work
@@ -137,9 +137,12 @@ def _held(
     return replace(told, reasons=reasons, pods=found.pods, requests=found.requests, nodes=nodes)
 
 
-def _hold_text(hold: Reason) -> str:
+def _hold_text(hold: Reason, reasons: Sequence[Reason]) -> str:
     """The hold in plain words; Kubernetes' own message stays in the reasons."""
     data = hold.data
+    refused = next((reason.message for reason in reasons if reason.type == "QuotaExceeded"), "")
+    if hold.type == "ClaimNotCreated" and refused:
+        return f"its claim {data['podClaim']} is not made: {refused}"
     if hold.type == "Gated" and "kueue" in data:
         return kueue_text(data)
     if hold.type == "Gated":

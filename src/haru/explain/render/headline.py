@@ -53,6 +53,11 @@ def headline(verdict: Verdict, reasons: Sequence[Reason], found: Diagnosis) -> s
     short = [funnel for funnel in found.requests if funnel.short and not funnel.asked.alternative]
     if short:
         return _short(verdict, max(short, key=lambda f: f.short or 0))
+    domain = next(
+        (reason for reason in reasons if reason.type == "TopologyDomain" and "placements" in reason.data), None
+    )
+    if domain is not None and found.in_domain:
+        return _in_domains(domain, found.in_domain)
     quorum = next((reason for reason in reasons if reason.type == "Quorum"), None)
     closest = _closest(found)
     if quorum is not None and int(quorum.data["needed"]) > 1:
@@ -132,6 +137,14 @@ def _on_nodes(funnel: Funnel, away: FunnelStage) -> str:
         return f"the only free device for request {title} is on a node that the pod cannot use"
     on = "is on a node" if funnel.free <= 1 else "are on nodes"
     return f"{funnel.free or 'none'} of the {free} free devices for request {title} {on} that the pod can use"
+
+
+def _in_domains(reason: Reason, most: int) -> str:
+    """No domain of the required topology has places for all members; `most` of them could be in one."""
+    key, domains, needed = reason.data["topologyKey"], int(reason.data["placements"]), int(reason.data["needed"])
+    text = f"no domain of {key} takes all {needed} pods"
+    best = f"the best of {domains} takes" if domains > 1 else "the only one takes"
+    return f"{text}: {best} {most}" if most < needed else f"{text} at once"
 
 
 def _closest(found: Diagnosis) -> str:
