@@ -90,6 +90,18 @@ async def test_every_profile_is_accepted_by_the_api(tmp_path: Path) -> None:
                 assert status == 201 and "warning" not in headers, (name, body)
 
 
+async def test_node_stands_where_whoever_creates_it_says(tmp_path: Path) -> None:
+    places = {"topology.kubernetes.io/zone": "zone-x", "topology.haru.dev/rack": "row-7"}
+    node = labelled("spare-1", "t4")
+    node["metadata"]["labels"] |= {**places, "kubernetes.io/hostname": "other"}
+    async with up(tmp_path, "cpu:0") as client:
+        await client.create(NODES, node)
+        await until(lambda: ready(client, "spare-1"))
+        labels = (await client.get(NODES, "spare-1"))["metadata"]["labels"]
+    assert labels.items() >= {**places, "kubernetes.io/hostname": "spare-1"}.items()
+    assert labels["topology.kubernetes.io/region"] == "simulated"
+
+
 async def test_labelled_nodes_are_added_and_removed_at_runtime(tmp_path: Path) -> None:
     spec = json.dumps({"node": {"cpu": 4, "memory": "16Gi"}, "cards": {"model": "t4-16gb", "count": 3}})
     async with up(tmp_path, "cpu:1") as client:

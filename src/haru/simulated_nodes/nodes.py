@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from haru.client.api import ApiClient
-from haru.drivers.simulated.objects import node_conditions, node_labels, node_object, node_status
+from haru.drivers.simulated.objects import PLACES, node_conditions, node_labels, node_object, node_status
 from haru.drivers.simulated.profiles import Profile
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
@@ -138,7 +138,10 @@ class NodeKeeper:
         """What a kubelet does when it starts: labels, status and lease of its node. Answers the node as it is then."""
         node.adopt(stored)
         profile, name = node.profile, node.name
-        missing = {k: v for k, v in node_labels(profile, name).items() if labels_of(stored).get(k) != v}
+        # Where a node stands was said by whoever created or labelled it, unless the profile says it.
+        kept = labels_of(stored).keys() & (PLACES - profile.labels.keys())
+        wanted_labels = {key: value for key, value in node_labels(profile, name).items() if key not in kept}
+        missing = {key: value for key, value in wanted_labels.items() if labels_of(stored).get(key) != value}
         if missing:
             patch = {"metadata": {"uid": node.uid, "labels": missing}}
             stored = await self._as_node(name).patch(NODES, name, patch)

@@ -19,6 +19,10 @@ PROFILE_SPEC: Final = "simulated.haru.dev/profile-spec"
 OFFLINE: Final = "simulated.haru.dev/offline"
 RACK_LABEL: Final = "topology.haru.dev/rack"
 CLIQUE_LABEL: Final = "nvidia.com/gpu.clique"
+_REGION: Final = "topology.kubernetes.io/region"
+_ZONE: Final = "topology.kubernetes.io/zone"
+PLACES: Final = frozenset({_REGION, _ZONE, RACK_LABEL, CLIQUE_LABEL})
+"""The labels that say where a node stands."""
 """The NVLink domain of a node, and the part of it, as GPU feature discovery says it."""
 KUBELET_VERSION: Final = "v1.36.0"
 
@@ -50,8 +54,8 @@ def node_labels(profile: Profile, name: str) -> dict[str, str]:
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": profile.arch,
         "node.kubernetes.io/instance-type": profile.instance_type,
-        "topology.kubernetes.io/region": "simulated",
-        "topology.kubernetes.io/zone": "simulated-a",
+        _REGION: "simulated",
+        _ZONE: "simulated-a",
         RACK_LABEL: _label(f"{profile.name}-rack-{rack}"),
         PROFILE_LABEL: profile_label(profile),
         **({CLIQUE_LABEL: f"{cluster}.0"} if profile.nvlink_domain else {}),
