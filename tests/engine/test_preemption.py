@@ -191,6 +191,60 @@ def test_single_pod_evicts_whole_pod_group_by_disruption_mode() -> None:
     assert {e.node for e in decision.evictions} == {"a", "b"}
 
 
+@pytest.mark.parametrize("more", [[], [node("c"), running("r", "c", cpu="6")]])
+def test_place_promised_to_half_a_gang_is_free_once_the_other_half_is_evicted(more: list[Obj]) -> None:
+    """Of `w` one member runs and one is to follow, as after a crash: its place binds all, but only beside the first.
+
+    Where members may go one by one nobody is evicted until the gang is whole.
+    """
+    promised = pod("w-1", cpu="6", group="w")
+    promised["status"]["nominatedNodeName"] = "b"
+    together = pod_group("w", 2, disruptionMode="PodGroup")
+    objects = [node("a"), node("b"), together, running("w-0", "a", cpu="6", group="w"), promised, *more]
+    decision = ask([*objects, *gang("g", 2, 2, cpu="6")], "g")
+    assert evicted(decision) == ["w-0"]
+    assert {member.node for member in decision.nominated} == {"a", "b"}
+    alone = ask([*objects, pod("p", cpu="6", priority=9, nodeSelector={"kubernetes.io/hostname": "b"})])
+    assert (evicted(alone), alone.nominated[0].node) == (["w-0"], "b")
+    objects[2] = pod_group("w", 2)
+    assert not ask([*objects[:5], *gang("g", 2, 2, cpu="6")], "g").evictions
+
+
+def test_claim_of_a_promised_member_stays_with_it() -> None:
+    """The member is not evicted with the others: until it is refused, its device is its own."""
+    first, second = member_with_claim("w-0", "w", node="a"), member_with_claim("w-1", "w")
+    held = [allocated(objs[1], allocation(at, "gpu-0"), objs[0]) for objs, at in ((first, "a"), (second, "b"))]
+    objects = [node("a"), node("b"), resource_slice("a", 1), resource_slice("b", 1), device_class()]
+    objects += [pod_group("w", 2, disruptionMode="PodGroup"), first[0], second[0], *held]
+    wanting = pod("p", claims=["c"], priority=9)
+    assert evicted(ask([*objects, wanting, claim("c")])) == ["w-0"]
+    on_b = {**wanting, "spec": {**wanting["spec"], "nodeSelector": {"kubernetes.io/hostname": "b"}}}
+    assert not ask([*objects, on_b, claim("c")]).evictions
+
+
+def test_gang_halved_by_an_eviction_keeps_no_place_from_who_is_more_important() -> None:
+    """`w` ran with two of three; `w-0` was evicted, so that `w-1` runs alone, and `w-2` need not follow."""
+    promised = pod("w-2", cpu="6", group="w")
+    promised["status"]["nominatedNodeName"] = "b"
+    lost = running("w-0", "a", cpu="6", group="w")
+    lost["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    lost["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
+    preemptor = pod("p", cpu="6", priority=9, nodeSelector={"kubernetes.io/hostname": "b"})
+    objects = [node("a"), node("b"), node("c"), pod_group("w", 2), lost, running("w-1", "c", cpu="6", group="w")]
+    cluster = SchedulerCache.of([*objects, promised, preemptor])
+
+    def status(asking: Obj) -> str:
+        return decide(cluster.snapshot(), [asking], group=None, options=options()).status
+
+    assert status(preemptor) == "scheduled"  # the gang has its quorum
+    cluster.remove(lost)
+    assert status(preemptor) == "scheduled"
+    assert status({**preemptor, "spec": {**preemptor["spec"], "priority": 0}}) == "unschedulable"
+    cluster.apply(running("w-0", "a", cpu="6", group="w"))
+    cluster.remove(objects[-1])
+    assert status(preemptor) == "unschedulable"  # what was evicted is replaced
+
+
 def test_priority_of_group_protects_its_pods() -> None:
     """In 1.36 a single pod goes by the pod's own priority, and breaks a gang that is more important than itself."""
     objects = [node("a", cpu="4"), pod_group("w", 1, priority=1000), running("w-0", "a", 0, group="w")]

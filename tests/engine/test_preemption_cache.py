@@ -66,7 +66,7 @@ class World:
 
     def group(self, number: int) -> Obj:
         mode = self.rng.choice(["Pod", "PodGroup"])
-        return pod_group(f"g{number}", 1, priority=self.rng.randrange(5), disruptionMode=mode)
+        return pod_group(f"g{number}", self.rng.randrange(1, 5), priority=self.rng.randrange(5), disruptionMode=mode)
 
     def start(self) -> None:
         place = self.rng.randrange(NODES)
@@ -86,8 +86,8 @@ class World:
             self.cluster.remove(obj)
 
     def change(self) -> None:
-        """Something that may matter: work, groups, labels, cordons, budgets, devices, a claim with another user."""
-        what = self.rng.randrange(8)
+        """Something that may matter: work, groups, nominations, labels, cordons, devices, a claim with another user."""
+        what = self.rng.randrange(9)
         place = self.rng.randrange(NODES)
         if what < 3:
             self.start()
@@ -99,8 +99,19 @@ class World:
             self.put({**on_rack(place, self.rng.choice("rs")), "spec": {"unschedulable": self.rng.random() < 0.3}})
         elif what == 6:
             self.put(resource_slice(f"n{place}", self.rng.choice([CARDS, CARDS + 1])))
+        elif what == 7:
+            self.promise()
         else:
             self.share()
+
+    def promise(self) -> None:
+        """Nominate a member that a group may lack."""
+        place = self.rng.randrange(NODES)
+        name, self.count = f"w{self.count}", self.count + 1
+        made = pod(name, cpu="3", group=f"g{self.rng.randrange(4)}", priority=self.rng.randrange(5))
+        made["status"]["nominatedNodeName"] = f"n{place}"
+        self.work[name] = place, [], [made]
+        self.put(made)
 
     def share(self) -> None:
         """Let another running pod use a claim, too."""

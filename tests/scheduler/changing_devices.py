@@ -278,11 +278,6 @@ class ChangingDevices(ChangingCluster):
             if len(self.members(unit)) == len(unit.pods) and moving.isdisjoint(unit.pods):
                 yield unit
 
-    @property
-    def is_binding(self) -> bool:
-        """Whether some pod of a decision that is being carried out is on no node yet."""
-        return any(kind == "Pod" and new is not None for kind, _, new in self.coming)
-
     def enact(self, decision: Decision) -> list[Change]:
         """Write the claims of a decision to bind, and put its pods on their way; return what was changed at once."""
         claims: dict[str, Obj] = {}

@@ -63,8 +63,7 @@ class History:
                 assert told(decision) == told(self._asked(other.snapshot(), unit)), f"step {step}, {unit.name}"
             self._woken(step, unit, decision)
             self.happened[decision.status] += 1
-            # Who is being bound counts in ways of its own.
-            if decision.evictions and not world.is_binding:
+            if decision.evictions:
                 asked = world.objects, decision, world.members(unit), world.group_of(unit), unit.priority
                 assert not list(vain_evictions(*asked)), f"step {step}, {unit.name}"
             if decision.status == "scheduled":

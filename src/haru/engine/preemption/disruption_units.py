@@ -1,7 +1,8 @@
 """Group running pods into disruption units, rank them by importance, and order them for reprieve.
 
 A unit is a running pod, or all running pods of a PodGroup that is disrupted as a whole. Its priority is that of its
-PodGroup, or of the pod if it has none.
+PodGroup, or of the pod if it has none. With a half-placed gang that is disrupted as a whole go the places that are kept
+for its other members.
 Source: KEP-5710 (units, importance), KEP-268 (units that violate a disruption budget are reprieved first).
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from haru.engine.equivalence.decision_cache import cached_property
+from haru.engine.podgroup.podgroup_info import has_quorum
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.decision import Eviction, GroupKey, PodKey
 from haru.engine.state.pod_info import PodInfo
@@ -27,12 +29,14 @@ _PRIORITY_OFFSET = 2**31
 class DisruptionUnit:
     """Hold pods that are evicted together or not at all; `group` is set for a whole PodGroup.
 
+    `promised` are pending members of the group: the places that are kept for them are free once the unit is evicted.
     Immutable by convention (a frozen class is slow to construct, and there is one for each running pod).
     """
 
     pods: tuple[PodInfo, ...]
     priority: int
     group: GroupKey | None = None
+    promised: tuple[PodInfo, ...] = ()
 
     @cached_property
     def started(self) -> str:
@@ -53,23 +57,28 @@ class DisruptionUnit:
 
     @cached_property
     def pods_on(self) -> Mapping[str, Sequence[tuple[str, PodInfo]]]:
-        """Return its pods with their paths, by node."""
-        if len(self.pods) == 1:
+        """Return its pods with their paths, by node, promised ones included."""
+        if len(self.leaving) == 1:
             (pod,) = self.pods
             return {pod.node: ((pod.key.path, pod),)}
         found: dict[str, list[tuple[str, PodInfo]]] = {}
-        for pod in self.pods:
+        for pod in self.leaving:
             found.setdefault(pod.node, []).append((pod.key.path, pod))
         return found
 
     @cached_property
     def nodes(self) -> Collection[str]:
         """Return the nodes with pods of it, each once."""
-        return (self.pods[0].node,) if len(self.pods) == 1 else self.pods_on.keys()
+        return (self.pods[0].node,) if len(self.leaving) == 1 else self.pods_on.keys()
+
+    @property
+    def leaving(self) -> tuple[PodInfo, ...]:
+        """Return whose places are free once it is evicted."""
+        return self.pods + self.promised if self.promised else self.pods
 
     def on(self, node: str) -> Sequence[tuple[str, PodInfo]]:
-        """Return its pods on a node with their paths."""
-        if len(self.pods) > 1:
+        """Return its pods on a node with their paths, promised ones included."""
+        if len(self.leaving) > 1:
             return self.pods_on.get(node, ())
         pod = self.pods[0]
         return ((pod.key.path, pod),) if pod.node == node else ()
@@ -164,7 +173,26 @@ def _whole(snapshot: Snapshot, key: GroupKey, priority: int) -> DisruptionUnit:
     members = [snapshot.pods[path] for path in sorted(snapshot.group_state(key).scheduled)]
     known = tuple([member for member in members if member.spec.get("nodeName")])
     complete = len(known) == len(members) or any(member.deleting for member in members)
-    return DisruptionUnit(known if complete else (), priority, key)
+    return DisruptionUnit(known if complete else (), priority, key, _promised(snapshot, key, priority))
+
+
+def _promised(snapshot: Snapshot, key: GroupKey, priority: int) -> tuple[PodInfo, ...]:
+    """Return the members for which places are kept only because their gang is half placed.
+
+    They are assumed in their places, but pending. Those that the priority of a nomination keeps are not among them.
+    """
+    if has_quorum(snapshot, key, snapshot.pod_group(key)):
+        return ()
+    nominations = snapshot.pod_index.nominations
+    found = []
+    for path in sorted(snapshot.group_state(key).unscheduled):
+        pod = snapshot.pods.get(path)
+        if pod is None or not pod.node:
+            continue
+        nomination = nominations.get(path)
+        if (pod.priority if nomination is None else nomination.priority) <= priority:
+            found.append(pod)
+    return tuple(found)
 
 
 def running_pods(snapshot: Snapshot, nodes: Iterable[str]) -> Iterator[PodInfo]:

@@ -59,9 +59,14 @@ def _bound_user(snapshot: Snapshot, namespace: str, entry: Obj) -> str | None:
     """Return the path of the pod of an entry of `reservedFor`; None if it is not bound, or is another pod now."""
     path, uid = f"{namespace}/{entry.get('name') or ''}", entry.get("uid")
     pod = snapshot.pods.get(path)
-    if pod is None or not pod.node or (uid and uid != pod.key.uid):
+    if pod is None or not pod.node or (uid and uid != pod.key.uid) or is_promised(snapshot, pod):
         return None
     return path
+
+
+def is_promised(snapshot: Snapshot, pod: PodInfo) -> bool:
+    """Tell whether a member is pending, though assumed in a place that is kept for it: it keeps its claims."""
+    return pod.group is not None and pod.key.path in snapshot.group_state(pod.group).unscheduled
 
 
 def keep_group_reservations(base: Snapshot, going: Iterable[PodInfo]) -> Snapshot:
@@ -139,7 +144,7 @@ def _claims_without(base: Snapshot, pods: Sequence[PodInfo]) -> tuple[dict[str, 
     """Return the claims that differ without some pods, and the paths of those that are free then."""
     claims: dict[str, Obj | None] = {}
     free: list[str] = []
-    paths, uids = _claims_of(base, pods), {pod.key.uid for pod in pods if pod.key.uid}
+    paths, uids = _claims_of(base, pods), {pod.key.uid for pod in pods if pod.key.uid and not is_promised(base, pod)}
     state: _State | None = None
     for path, claim in zip(paths, values_of(base.claims, paths), strict=True):
         if claim is None:

@@ -208,7 +208,7 @@ class NodeCounter:
     def count_by_filtering(self, name: str) -> int:
         """Count the members of a node that must be filtered, with the units in place that are not removed."""
         if self._dry_run is None:
-            self._dry_run = EvictionDryRun(self._base, [unit.pods for unit in self._units])
+            self._dry_run = EvictionDryRun(self._base, [unit.leaving for unit in self._units])
             self._dry_run.removed = self._removed
             self._capacity.use_dry_run(self._dry_run)
         return self._capacity.count(name)

@@ -2,7 +2,8 @@
 
 A pending pod is nominated by a decision, with devices and the victims that it waits for (`Nomination`), or by
 `status.nominatedNodeName` alone. A nomination binds all pods of at most its priority. Members that a running gang still
-lacks bind every pod: a pod that took their place would leave half a gang for good.
+lacks bind every pod: a pod that took their place would leave half a gang for good. Where a more important pod evicted a
+member, they no longer do.
 Source: kube-scheduler's treatment of nominated pods when it filters (with them and without them), as behaviour
 (KEP-268, KEP-5278); ADR 2 for gangs, ADR 4 for devices.
 """
@@ -273,7 +274,11 @@ def _is_own(other: PodInfo, pods: Collection[PodInfo], groups: bool) -> bool:
 
 def _is_kept_from(snapshot: Snapshot, other: PodInfo, priority: int, pods: Collection[PodInfo], groups: bool) -> bool:
     """Tell whether a nomination of this priority is kept from these pods."""
-    return priority >= max(pod.priority for pod in pods) or (groups and is_half_placed(snapshot, other))
+    if priority >= max(pod.priority for pod in pods):
+        return True
+    # A gang that lost a member by eviction is halved already: who evicted the member may take the places of others too.
+    lost = other.group is not None and other.group.path in snapshot.podgroup_index.evicted
+    return groups and not lost and is_half_placed(snapshot, other)
 
 
 def _with_placements(snapshot: Snapshot, kept: Iterable[NominatedPlacement]) -> Snapshot:

@@ -254,7 +254,7 @@ class _EvictionTrial:
         capacity: MemberCapacity | None,
         enough: int | None,
     ) -> None:
-        self._dry_run = EvictionDryRun(base, [unit.pods for unit in units])
+        self._dry_run = EvictionDryRun(base, [unit.leaving for unit in units])
         self._places = preemptor.places
         self._capacity = capacity
         self._oracle = FeasibilityOracle(preemptor)
@@ -314,7 +314,7 @@ def _never(snapshot: Snapshot, preemptor: Preemptor) -> bool:
 
 def nominated(base: Snapshot, refused: Decision, preemptor: Preemptor, victims: Victims) -> Decision | None:
     """Nominate the members to places free after the evictions; None if there are none. Raises UnansweredError."""
-    after_evictions = without_pods(base, [pod for unit in victims.units for pod in unit.pods])
+    after_evictions = without_pods(base, [pod for unit in victims.units for pod in unit.leaving])
     attempt = FeasibilityOracle(replace(preemptor, places=victims.places)).place(after_evictions, victims.fit)
     if attempt is None:
         return None

@@ -19,6 +19,7 @@ from haru.engine.preemption.disruption_units import (
     whole_unit,
     with_priorities,
 )
+from haru.engine.preemption.dry_run import is_promised
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing
 from haru.engine.state.decision import GroupKey
@@ -54,6 +55,7 @@ class VictimIndex:
             GroupKey, tuple[DisruptionUnit, frozenset[str]]
         ] = {}  # with the nodes that have pods of the group
         self._whole_on: dict[str, set[GroupKey]] = {}
+        self._promised_on: dict[str, set[GroupKey]] = {}  # by node, where there are any: groups with promised members
         self._on: dict[str, tuple[DisruptionUnit, ...]] = {}  # by node, computed when asked for
         self._least: dict[str, Rank] = {}
         """By node, where it was asked for: the rank of its least important unit."""
@@ -130,16 +132,29 @@ class VictimIndex:
         for key in regrouped:
             nodes |= _nodes_of(base, key)
         keys = regrouped | {_key(path) for path in differing(base.podgroup_index.states, before.group_states)}
+        keys |= self._promised_groups(base, nodes)
         for name in nodes:
             if _is_present(base.nodes, name) != _is_present(before.nodes, name):
                 keys |= self._whole_on.get(name, set())
                 keys.update(pod.group for pod in _pods_on(base, (name,)) if pod.group is not None)
         return keys
 
+    def _promised_groups(self, base: Snapshot, nodes: Iterable[str]) -> set[GroupKey]:
+        """Note which groups have promised members on these nodes; return them and those that had some before."""
+        found: set[GroupKey] = set()
+        for name in nodes:
+            found |= self._promised_on.pop(name, set())
+            now = {pod.group for pod in _pods_on(base, (name,)) if pod.group is not None and is_promised(base, pod)}
+            if now:
+                self._promised_on[name] = now
+                found |= now
+        return found
+
     def _begin(self, base: Snapshot) -> None:
         found = units_below(base, _ABOVE_ALL, running_pods(base, base.node_names), groups=self._groups)
         self._units = sorted(found, key=lambda unit: unit.rank)
         self._ranks = [unit.rank for unit in self._units]
+        self._promised_groups(base, base.node_names)
         for unit in self._units:
             self._index_unit(base, unit)
 
@@ -159,7 +174,7 @@ class VictimIndex:
         if unit.group is None:
             self._single.setdefault(unit.pods[0].node, []).append(unit)
             return
-        nodes = frozenset(_nodes_of(base, unit.group))
+        nodes = frozenset((*_nodes_of(base, unit.group), *unit.nodes))
         self._whole[unit.group] = unit, nodes
         for name in nodes:
             self._whole_on.setdefault(name, set()).add(unit.group)
