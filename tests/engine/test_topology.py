@@ -126,11 +126,11 @@ def test_equal_racks_are_chosen_evenly() -> None:
 
 def test_nodes_without_topology_label_are_in_no_domain() -> None:
     decision = decide_all([*rack(None, 4), *gang("g", 2)], "g")
-    assert (decision.status, decision.message) == ("unschedulable", "0/0 placements are available")
+    assert (decision.status, decision.message) == ("unschedulable", "no feasible placements found")
     assert [member.status for member in decision.members] == ["unschedulable"] * 2
     decision = decide_all([*rack(None, 4), *rack("a", 1, cpu="1"), *gang("g", 2)], "g")
     assert decision.message.startswith("0/1 placements are available, first placement status: ")
-    assert decide_all(gang("g", 2), "g").message == "0/0 placements are available"
+    assert decide_all(gang("g", 2), "g").message == "no feasible placements found"
 
 
 def test_empty_label_value_is_a_domain() -> None:

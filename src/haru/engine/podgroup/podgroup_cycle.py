@@ -205,7 +205,8 @@ def _decide_in_domains(snapshot: Snapshot, info: PodGroupInfo, label: str) -> De
         return _decision_of(snapshot, info, unanswered)
     first = search.diagnosis(domains[0]).outcomes if domains else ()
     text = next((o.message for o in first if isinstance(o, Unschedulable)), GROUP_UNSCHEDULABLE)
-    message = f"0/{len(domains)} placements are available" + (f", first placement status: {text}" if domains else "")
+    found = f"0/{len(domains)} placements are available, first placement status: {text}"
+    message = found if domains else "no feasible placements found"
     data = {"topologyKey": label, "placements": len(domains), "needed": info.needed}
     return build.no_domain_fits(Reason("TopologyDomain", message, data), first)
 
