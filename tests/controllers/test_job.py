@@ -86,6 +86,21 @@ async def test_job_fails_after_backoff_limit(cluster):
     assert (await conditions(cluster))["FailureTarget"] == ("True", "BackoffLimitExceeded")
 
 
+async def test_how_the_pods_of_a_job_ended_is_forgotten_with_it(cluster):
+    await cluster.create(JOBS, job(backoffLimit=0))
+    await cluster.play(Kubelet(cluster.client, lambda pod: "Failed").run())
+    manager = await cluster.start(NAME)
+    await ends(cluster, "Failed")
+    remembered = manager.running[NAME]._endings
+    assert len(remembered) == 1
+    await cluster.client.delete(JOBS, "j", "ns", propagation_policy="Background")
+
+    async def forgotten():
+        return not remembered
+
+    await cluster.eventually(forgotten)
+
+
 async def test_failed_job_waits_for_termination_of_its_pods(cluster):
     first = set()
 

@@ -57,13 +57,17 @@ class JobController(PodOwnerController):
         super().__init__(context, JOBS)
         self.jobs = self.sets
         self.pods.add_index("job", _by_job)
-        self.jobs.add_handler(on_delete=self.enqueue)
+        self.jobs.add_handler(on_delete=self._gone)
         self._endings: FIFOCache[str, dict[str, Ending]] = FIFOCache(_REMEMBERED_JOBS)
         """How the last pods of each Job ended that it has counted, whether or not they are still there."""
         self.groups: JobGroups | None = None
         grouped = context.gates.enabled("WorkloadWithJob")
         if grouped and context.serves(WORKLOADS) and context.serves(POD_GROUPS):
             self.groups = JobGroups(self, self.queue.add)
+
+    def _gone(self, job: Obj) -> None:
+        self._endings.pop(uid_of(job), None)
+        self.enqueue(job)
 
     def _dependent_changed(self, obj: Obj) -> None:
         super()._dependent_changed(obj)
