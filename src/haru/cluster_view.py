@@ -228,6 +228,8 @@ class ClusterWatch:
         self._is_over = False
         """Whether the watches that run are about to end: who comes now waits for the next ones."""
         self.changes = ChangeCounter()
+        self.forgets: list[Callable[[], object]] = []
+        """Called when the watches have ended and nobody looks: what is kept of views would keep the cluster."""
         self._objects = self._no_objects()
 
     @property
@@ -304,6 +306,8 @@ class ClusterWatch:
                 synced.exception()  # retrieved: all viewers may be gone
             self._task = None
             self._objects = self._no_objects()
+            for forget in self.forgets if not self._viewers else ():
+                forget()
 
     def _no_objects(self) -> WatchedObjects:
         shared = self._client.shared

@@ -42,6 +42,7 @@ class FixedWatch:
 
     def __init__(self, snapshot: Snapshot, events: Sequence[Obj] = (), refused: Sequence[str] = ()) -> None:
         self.changes = ChangeCounter()
+        self.forgets: list[object] = []
         self._view = ClusterView(snapshot, 1, tuple(refused), Layouts(), tuple(events))
 
     @asynccontextmanager

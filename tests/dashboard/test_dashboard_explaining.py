@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from typing import Any
+from weakref import ref
 
 import pytest
 from engine_objects import node, pod
@@ -16,6 +17,7 @@ from haru.dashboard.views.queue import waiting_work
 from haru.dashboard.views.workloads import Workload
 from haru.engine import SchedulerCache, Snapshot
 from haru.explain.entry import explain
+from waiting import until
 
 ONE, TWO = Workload("default", "pod/one"), Workload("default", "pod/two")
 
@@ -81,6 +83,19 @@ async def test_page_is_served_before_explanations_and_updated_with_them(slow: Sl
     assert await viewer.look(snapshot) == {ONE: "NeverFits", TWO: "NeverFits"}
     assert await viewer.look(snapshot) == {ONE: "NeverFits", TWO: "NeverFits"}
     assert slow.asked == ["one", "two"]
+    viewer.explaining.stop()
+
+
+async def test_old_explanation_keeps_nothing_of_the_cluster_of_its_time(slow: Slow) -> None:
+    viewer, changing = Viewer(), cluster("one")
+    slow.go.release()
+    while not await viewer.look(changing.snapshot()):
+        pass
+    earlier = ref(changing.snapshot())
+    changing.apply(node("b", cpu="200"))
+    assert await viewer.look(changing.snapshot()) == {ONE: "NeverFits before"}
+    await until(lambda: slow.asked == ["one", "one"])
+    assert earlier() is None
     viewer.explaining.stop()
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from weakref import ref
 
 import foreign_objects as made_of
 import orjson
 import pytest
+from dashboard_pages import browser_of
 from engine_objects import Obj, node, pod, pod_group, resource_slice
 from fake_api import FakeApi
 from foreign_definitions import definition
@@ -45,6 +48,19 @@ async def test_watches_run_only_while_a_viewer_is_connected() -> None:
     await watch.stop()
     assert not watch.running
     assert {method for method, _, _, _ in api.log[:asked]} == {"GET"}
+
+
+async def test_dashboard_keeps_nothing_of_the_cluster_when_nobody_looks() -> None:
+    client = ApiClient.in_process(FakeApi())
+    await made(client, node("a"), resource_slice("a", 2), pod("p"))
+    watch = ClusterWatch(client, linger=0.05)
+    async with browser_of(watch) as browser:
+        async with watch.viewing():
+            for path in ("/", "/map", "/queue", "/timeline", "/workload/default/pod/p", "/node/a"):
+                assert (await browser.get(path)).status_code == 200
+            seen = ref(watch.view().snapshot)
+        await until(lambda: not watch.running)
+        await until(lambda: gc.collect() >= 0 and seen() is None)
 
 
 async def test_changes_increment_version_but_heartbeats_do_not() -> None:

@@ -152,6 +152,7 @@ class Watch:
 
     def __init__(self, grown: GrownView) -> None:
         self.grown, self.changes = grown, grown.changes
+        self.forgets: list[object] = []
 
     def viewing(self) -> Any:
         return self

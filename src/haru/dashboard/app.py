@@ -80,6 +80,7 @@ class Dashboard:
         self._watch = watch
         self._pages = pages
         self.views = SharedViews(watch.changes.add, history, prices, WhatIf(slices))
+        watch.forgets.append(self.views.forget)
         LOOKS.keep_in(history.looks if history is not None else None)
         self._feeds = Feeds(watch)
         self._made: dict[object, _Made] = {}

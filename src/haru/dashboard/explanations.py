@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
+from weakref import ref
 
 from haru.cluster_view import ClusterView
 from haru.dashboard.views.queue import KnownPods, ShownExplanation, WaitingWorkload, pods_of, subject
@@ -49,14 +50,19 @@ class _Made:
     """An explanation (None: there was nothing to explain), of which snapshot it is, when it was made, what it cost."""
 
     explanation: Explanation | None
-    snapshot: Snapshot
+    snapshot: ref[Snapshot]
+    """Only to tell which one: each of those that have passed would keep pods that are no more."""
     at: float
     cost: float
     at_text: str
 
+    def is_of(self, snapshot: Snapshot) -> bool:
+        """Return whether it is of this snapshot."""
+        return self.snapshot() is snapshot
+
     def due(self, snapshot: Snapshot) -> float | None:
         """Return when to compute it again; None if it is current."""
-        return None if self.snapshot is snapshot else self.at + _KEPT_FACTOR * self.cost
+        return None if self.is_of(snapshot) else self.at + _KEPT_FACTOR * self.cost
 
 
 class ExplanationCache:
@@ -126,7 +132,7 @@ class ExplanationCache:
             self._waiting -= 1
         found = {each.workload: self._made.get(each.workload) for each in queue}
         return {
-            work: ShownExplanation(made.explanation, "" if made.snapshot is snapshot else made.at_text)
+            work: ShownExplanation(made.explanation, "" if made.is_of(snapshot) else made.at_text)
             for work, made in found.items()
             if made is not None and made.explanation is not None
         }
@@ -148,7 +154,7 @@ class ExplanationCache:
             snapshot, began = self._wanted[0], time.monotonic()
             explanation = await self.run(partial(self._explained, snapshot, work))
             ended = time.monotonic()
-            self._made[work] = _Made(explanation, snapshot, ended, ended - began, now_text())
+            self._made[work] = _Made(explanation, ref(snapshot), ended, ended - began, now_text())
             if not self._waiting:
                 self._tell()
                 await asyncio.sleep(_IDLE_FACTOR * (ended - began))

@@ -66,10 +66,15 @@ class SharedViews:
         self._views.move_to_end(visibility)
         return found
 
-    def stop(self) -> None:
-        """End; nobody waits for what the threads compute."""
+    def forget(self) -> None:
+        """Drop what is kept of the cluster for the next page."""
         for each in self._views.values():
             each.services.explanations.stop()
+        self._views.clear()
+
+    def stop(self) -> None:
+        """End; nobody waits for what the threads compute."""
+        self.forget()
         self.what_if.stop()
         for executor in (self.renderer, self.explainer):
             executor.shutdown(wait=False, cancel_futures=True)
