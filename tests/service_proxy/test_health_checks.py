@@ -9,9 +9,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from haru import acceptor
 from haru.service_proxy.health_checks import HealthChecks
 from haru.service_proxy.services import HealthCheck, Place, health_check
 from haru_process import free_port
+from waiting import until
 
 Obj = dict[str, Any]
 PLACE = Place("here")
@@ -73,6 +75,23 @@ async def test_node_whose_proxy_is_behind_gets_no_traffic() -> None:
         well[0] = False
         status, weight, told = await ask(port)
         assert (status, weight, told["serviceProxyHealthy"], told["localEndpoints"]) == (503, "2", False, 2)
+    finally:
+        checks.close()
+
+
+async def test_requests_wait_while_no_descriptor_is_free(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(acceptor, "limit", lambda: 1)
+    checks, port = HealthChecks(), free_port()
+    await checks.update({"n/s": HealthCheck(port, 2)})
+    asking = asyncio.create_task(ask(port))
+    try:
+        await until(lambda: "new connections wait until others are closed" in caplog.text)
+        assert not asking.done()
+        [(_, server)] = checks._servers.values()
+        monkeypatch.setattr(server, "_most", 1_000_000)
+        assert (await asking)[0] == 200
     finally:
         checks.close()
 

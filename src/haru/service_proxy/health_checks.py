@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from haru.acceptor import Acceptor
 from haru.service_proxy.services import HealthCheck
 
 _log = logging.getLogger(__name__)
 _SECONDS = 10.0
 _LONGEST_HEAD = 16_384
+_BACKLOG = 100
 
 
 class HealthChecks:
@@ -25,7 +28,7 @@ class HealthChecks:
         """`is_well`: whether the proxy keeps up; no node whose proxy does not gets traffic."""
         self._is_well = is_well
         self._wanted: dict[str, HealthCheck] = {}
-        self._servers: dict[str, tuple[int, asyncio.Server]] = {}
+        self._servers: dict[str, tuple[int, Acceptor]] = {}
 
     async def update(self, checks: Mapping[str, HealthCheck | None], *, whole: bool = False) -> None:
         """Services (NAMESPACE/NAME) want to be answered for like this, or no more; `whole`: and no others."""
@@ -42,15 +45,19 @@ class HealthChecks:
                 del self._servers[service]
         for service, check in self._wanted.items():
             if service not in self._servers:
-                await self._open(service, check.port)
+                self._open(service, check.port)
 
-    async def _open(self, service: str, port: int) -> None:
+    def _open(self, service: str, port: int) -> None:
         try:
-            server = await asyncio.start_server(partial(self._answer, service), port=port, limit=_LONGEST_HEAD)
+            listener = _listening(port)
         except OSError as error:
             _log.warning("service %s: healthCheckNodePort %d: %s", service, port, error)
         else:
-            self._servers[service] = port, server
+            self._servers[service] = port, Acceptor(listener, partial(self._connection, service), backlog=_BACKLOG)
+
+    def _connection(self, service: str) -> asyncio.StreamReaderProtocol:
+        reader = asyncio.StreamReader(limit=_LONGEST_HEAD)
+        return asyncio.StreamReaderProtocol(reader, partial(self._answer, service))
 
     def close(self) -> None:
         """Answer no more."""
@@ -69,6 +76,13 @@ class HealthChecks:
             pass
         finally:
             writer.close()
+
+
+def _listening(port: int) -> socket.socket:
+    """Listen on all addresses of this machine. Raises OSError."""
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", port))
 
 
 def answer(service: str, endpoints: int, *, is_well: bool) -> bytes:
