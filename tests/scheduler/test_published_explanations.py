@@ -164,6 +164,31 @@ def test_bound_pod_has_no_explanation() -> None:
     published(scenario)
 
 
+def test_nothing_is_kept_of_gangs_that_have_gone_or_are_scheduled() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node(cpu=2)
+        kept = bench.scheduler._cycle.status.explanations
+        for number in range(3):
+            for name, cpu in ((f"waits-{number}", "2"), (f"fits-{number}", "500m")):
+                await bench.gang(name, 2)
+                for member in range(2):
+                    await bench.pod(f"{name}-{member}", cpu=cpu, group=name)
+            await bench.eventually_bound(f"fits-{number}-0", f"fits-{number}-1")
+            assert (GROUPS.plural, f"{NS}/waits-{number}") in kept._own
+            for name in (f"waits-{number}", f"fits-{number}"):
+                for member in range(2):
+                    await bench.delete(f"{name}-{member}")
+                await bench.api.patch(GROUPS, name, {"metadata": {"finalizers": None}}, NS, "merge")
+                await bench.api.delete(GROUPS, name, NS)
+        await bench.pod("p", cpu="9")
+        await asyncio.sleep(700)
+        await bench.pod("q", cpu="9")
+        await asyncio.sleep(60)
+        assert set(kept._own) == {(PODS.plural, f"{NS}/p"), (PODS.plural, f"{NS}/q")}
+
+    published(scenario)
+
+
 def test_gated_pod_and_scheduler_that_publishes_nothing_are_left_alone() -> None:
     async def gated(bench: Bench) -> None:
         await bench.node()

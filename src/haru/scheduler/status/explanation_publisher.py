@@ -130,8 +130,9 @@ class ExplanationPublisher:
             return
         self._forgotten, units = self._now(), self._state.queue.units
         self._queue.forget_all_but(units)
-        waiting = {path for unit in units.values() for path in unit.pods}
-        self._status.explanations.forget_all_but(PODS.plural, waiting)
+        pods = {path for unit in units.values() for path in unit.pods}
+        groups = {f"{namespace}/{name}" for sort, namespace, name in units if sort == "group"}
+        self._status.explanations.forget_all_but(pods, groups)
 
     def _now(self) -> float:
         return self._state.config.monotonic()

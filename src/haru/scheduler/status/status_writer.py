@@ -108,10 +108,11 @@ class Explanations:
         self._own.pop((plural, path), None)
         self._texts.pop((plural, path), None)
 
-    def forget_all_but(self, plural: str, waiting: Container[str]) -> None:
-        """Drop what is kept of objects that do not wait any more."""
-        for key in [key for key in self._own.keys() | self._texts.keys() if key[0] == plural and key[1] not in waiting]:
-            self.forget(*key)
+    def forget_all_but(self, pods: Container[str], groups: Container[str]) -> None:
+        """Drop what is kept of pods and groups that do not wait any more."""
+        for plural, path in self._own.keys() | self._texts.keys():
+            if path not in (pods if plural == PODS.plural else groups):
+                self.forget(plural, path)
 
 
 class StatusWriter:
@@ -189,7 +190,10 @@ class StatusWriter:
             told = self.explanations.explained(kind, group, message)
             return group_scheduled_patch(current, status, reason, told, format_time(self._clock()))
 
-        self.explanations.told(kind, group, message)
+        if status == "True":
+            self.explanations.forget(kind.plural, path_of(group))
+        else:
+            self.explanations.told(kind, group, message)
         self._put(kind, group, build, lasting=status == "True")
 
     def reserved(self, kind: Kind, obj: Obj, text: str | None) -> None:
