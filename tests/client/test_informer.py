@@ -95,6 +95,14 @@ async def test_handlers_receive_changes_in_order(api, client):
     assert api.open_watches == 0
 
 
+async def test_list_whose_items_are_null_is_empty(api, client):
+    body = b'{"kind": "PartialObjectMetadataList", "metadata": {"resourceVersion": "10"}, "items": null}'
+    api.fail("GET /api/v1/pods", 200, {"content-type": "application/json"}, body)
+    informer = informer_of(client)
+    async with running(informer):
+        assert sum(1 for method, path, query, _ in api.log if "watch" not in query) == 1
+
+
 async def test_watch_resumes_after_server_closes_it(api, client):
     informer = informer_of(client)
     heard = Heard(informer)

@@ -126,7 +126,7 @@ async def test_claim_not_usable_by_pod_is_refused_before_driver_call(here: Bench
         assert devices.manager.claims() == []
     expected = {
         "missing": "not found",
-        "not reserved": "is not allowed to use ResourceClaim default/claim",
+        "not reserved": "is not allowed to use ResourceClaim claim (",
         "not allocated": "is not allowed to use ResourceClaim",
         "another node": "is allocated on other nodes than node-a",
         "no driver": "DRA driver else.example.com is not registered",
@@ -140,7 +140,7 @@ async def test_driver_error_is_reported_and_retried(here: Bench) -> None:
     cards.broken.add("gpu-0")
     await here.claim("claim", result("gpu-0"), pods=[mine])
     async with here.driver(cards), here.running(DRIVER) as devices:
-        with pytest.raises(DriverFailed, match=r"ResourceClaim default/claim \(.*\): device gpu-0: fell off the bus"):
+        with pytest.raises(DriverFailed, match="failed for ResourceClaim claim: device gpu-0: fell off the bus"):
             await devices.prepare(mine)
         cards.broken.clear()
         assert (await devices.prepare(mine)).devices["main"]

@@ -258,11 +258,13 @@ class Informer:
                     self._begun = max(self._begun, horizon)
                     fresh.clear()
                     later.clear()
+                # An empty list of metadata alone has null.
+                items = page["items"] or ()
                 if restored:
                     # Own writes must not come in between: nobody could tell whether they are newer.
-                    later += page["items"]
+                    later += items
                     continue
-                for item in page["items"]:
+                for item in items:
                     fresh.add(self._take_listed(item))
                     await piece.shared()
         for item in later:

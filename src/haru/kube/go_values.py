@@ -44,6 +44,12 @@ def dial_problem(host: str, port: int | str, error: OSError) -> str:
     return f"{place}: connect: {os.strerror(number).lower()}" if number > 0 else f"{place}: {error}"
 
 
+def rpc_error(code: str, details: str) -> str:
+    """Print the error of a gRPC call, by the name of its status as gRPC writes it, as its Go client does."""
+    name = "Canceled" if code == "CANCELLED" else "".join(word.capitalize() for word in code.split("_"))
+    return f"rpc error: code = {name} desc = {details}"
+
+
 def go_type(value: Any) -> str:
     """Name the type of a JSON value (`%T`)."""
     if isinstance(value, GoText):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from haru.kube.meta import Obj, controller_of, key_of, namespace_of, uid_of
+from haru.kube.meta import Obj, controller_of, key_of, name_of, namespace_of, uid_of
 
 FAILED_PREPARE: Final = "FailedPrepareDynamicResources"
 """The reason of the event that says why."""
@@ -59,13 +59,14 @@ def check_claim(pod: Obj, use: PodClaim, claim: Obj | None) -> None:
     """NotPrepared unless the pod may use the claim now."""
     where = f"{namespace_of(pod)}/{use.name}"
     if claim is None:
-        raise NotPrepared(f'prepare dynamic resources: resourceclaims.resource.k8s.io "{use.name}" not found')
+        missing = f'resourceclaims.resource.k8s.io "{use.name}" not found'
+        raise NotPrepared(f"prepare dynamic resources: fetch ResourceClaim {use.name}: {missing}")
     if use.generated and not _generated_for(pod, claim):
         raise NotPrepared(f"prepare dynamic resources: ResourceClaim {where} was not created for pod {key_of(pod)}")
     if not _reserved(pod, claim):
         raise NotPrepared(
-            f"prepare dynamic resources: pod {key_of(pod)} ({uid_of(pod)}) is not allowed to use ResourceClaim "
-            f"{where} ({uid_of(claim)})"
+            f"prepare dynamic resources: pod {name_of(pod)} ({uid_of(pod)}) is not allowed to use ResourceClaim "
+            f"{use.name} ({uid_of(claim)})"
         )
     if not (claim.get("status") or {}).get("allocation"):
         raise NotPrepared(f"prepare dynamic resources: ResourceClaim {where} is not allocated")

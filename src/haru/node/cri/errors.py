@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from haru.errors import HaruError
+from haru.kube.go_values import rpc_error
 
 
 class CriError(HaruError):
@@ -12,8 +13,7 @@ class CriError(HaruError):
     """
 
     def __init__(self, operation: str, code: str, details: str) -> None:
-        name = "Canceled" if code == "CANCELLED" else "".join(word.capitalize() for word in code.split("_"))
-        super().__init__(f"rpc error: code = {name} desc = {details}")
+        super().__init__(rpc_error(code, details))
         self.operation, self.code, self.details = operation, code, details
 
     @property

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 
 from haru.drivers.protocol import HEALTH, V1, V1BETA1, method
 from haru.drivers.sockets import call, channel
+from haru.kube.go_values import rpc_error
 from haru.node.dra.errors import DriverAway, DriverFailed
 from haru.node.dra.metrics import DraMetrics
 from haru.plugin_channel import calling
@@ -103,14 +104,14 @@ class Instance:
             return await ask(request, timeout=CALL_SECONDS)
         except grpc.aio.AioRpcError as error:
             code = error.code().name
-            told = f"DRA driver {self.driver}: {name}: {code}: {error.details() or 'no reason given'}"
+            told = f"{name}: {rpc_error(code, error.details() or 'no reason given')}"
             away = error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
             raise (DriverAway if away else DriverFailed)(told) from None
         except grpc.aio.UsageError:
             code = "CANCELLED"
-            raise DriverAway(f"DRA driver {self.driver}: {name}: the driver is leaving") from None
+            raise DriverAway(f"{name}: {rpc_error(code, f'the driver {self.driver} is leaving')}") from None
         except MessageError as error:
-            raise DriverFailed(f"DRA driver {self.driver}: {name}: the answer makes no sense: {error}") from None
+            raise DriverFailed(f"{name}: the answer of {self.driver} makes no sense: {error}") from None
         finally:
             self.metrics.calls.labels(self.driver, name, code).observe(time.monotonic() - began)
 
@@ -118,10 +119,9 @@ class Instance:
 def _check(driver: str, name: str, claims: Sequence[dra.Claim], answers: Mapping[str, Any]) -> None:
     asked = {claim.uid: claim for claim in claims}
     for uid, claim in asked.items():
-        where = f"DRA driver {driver}: {name}: ResourceClaim {claim.namespace}/{claim.name} ({uid})"
         if uid not in answers:
-            raise DriverFailed(f"{where}: the driver's answer does not mention it")
+            raise DriverFailed(f"{name} skipped ResourceClaim {claim.name}: the answer of {driver} does not mention it")
         if answers[uid].error:
-            raise DriverFailed(f"{where}: {answers[uid].error}")
+            raise DriverFailed(f"{name} failed for ResourceClaim {claim.name}: {answers[uid].error}")
     if others := sorted(set(answers) - set(asked)):
         raise DriverFailed(f"DRA driver {driver}: {name}: the answer is about claims nobody asked for: {others}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from haru.event_loop import imported
-from haru.kube.go_values import dial_problem, go_duration
+from haru.kube.go_values import dial_problem, go_duration, rpc_error
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.node.probes.metrics import ProbeCounts
@@ -221,4 +221,4 @@ def _grpc_problem(error: grpc.aio.AioRpcError, place: str, time: str) -> str:
     if code == "UNIMPLEMENTED":
         protocol = "this server does not implement the grpc health protocol (grpc.health.v1.Health)"
         return f"error: {protocol}: {error.details()}"
-    return f"error: health rpc probe failed: {CriError('check', code, error.details() or '')}"
+    return f"error: health rpc probe failed: {rpc_error(code, error.details() or '')}"
