@@ -91,7 +91,9 @@ async def test_node_agent_works_with_driver_not_built_on_our_library(here: Bench
         assert driver.claims() == []
 
 
-@pytest.mark.parametrize(("fault", "told"), [("forgetful", "does not mention it"), ("abort", "code = Internal desc = it has burnt")])
+@pytest.mark.parametrize(
+    ("fault", "told"), [("forgetful", "does not mention it"), ("abort", "code = Internal desc = it has burnt")]
+)
 async def test_node_agent_reports_fault_of_driver(here: Bench, fault: str, told: str) -> None:
     mine = pod("p", "claim")
     await here.claim("claim", result("d0", driver=NAME), pods=[mine])

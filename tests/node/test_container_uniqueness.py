@@ -229,6 +229,7 @@ def test_events_name_the_container_and_keep_what_its_hooks_say_to_themselves(tmp
         made.context.handler_runner = SimpleNamespace(run_hook=run_hook)
         hooks = {name: {"exec": {"command": ["x"]}} for name in ("postStart", "preStop")}
         made.api.pod["spec"]["containers"][0]["lifecycle"] = hooks
+        made.api.pod["spec"]["restartPolicy"] = "Never"
         made.start()
         await made.until(lambda: "FailedPostStartHook" in [reason for _, reason, _ in told])
         await made.stop()
@@ -250,6 +251,27 @@ def test_events_name_the_container_and_keep_what_its_hooks_say_to_themselves(tmp
         (path, "Killing", "Stopping container main"),
         (path, "FailedPreStopHook", "PreStopHook failed"),
     ]
+
+
+def test_container_whose_post_start_hook_fails_is_started_again_by_its_crash_loop(tmp_path: Path) -> None:
+    async def run_hook(*_: Any) -> Answer:
+        return Answer(False)
+
+    async def work() -> list[float]:
+        made = Node(SlowRuntime(random.Random(1), 0.0), tmp_path)
+        times: list[float] = []
+        made.context.recorder.event = lambda about, kind, reason, message: (
+            times.append(asyncio.get_running_loop().time()) if reason == "Started" else None
+        )
+        made.context.handler_runner = SimpleNamespace(run_hook=run_hook)
+        made.api.pod["spec"]["containers"][0]["lifecycle"] = {"postStart": {"exec": {"command": ["x"]}}}
+        made.start()
+        await made.until(lambda: len(times) >= 4)
+        await made.stop()
+        return times
+
+    first, second, third, fourth = virtual_time.run(work())
+    assert second - first < 5 and 10 <= third - second < 15 and 20 <= fourth - third < 25
 
 
 @pytest.mark.parametrize(

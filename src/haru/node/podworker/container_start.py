@@ -196,7 +196,8 @@ class ContainerStarter:
         self._tell(request, "Warning", "FailedPostStartHook", "PostStartHook failed")
         self._tell(request, "Normal", "Killing", "FailedPostStartHook")
         await self._context.runtime.stop_container(id_, 2)
-        raise StartError("PostStartHookError", f"PostStartHook failed: {answer.text}")
+        # It has run: when it starts again is for its crash loop to say.
+        raise StartError("PostStartHookError", f"PostStartHook failed: {answer.text}", 0.0)
 
     def _config(
         self, request: ContainerStart, image_ref: str, volumes: Mapping[str, cri.ImageSpec]
