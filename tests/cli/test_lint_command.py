@@ -54,6 +54,20 @@ def write(directory: Path, name: str, text: str) -> str:
     return str(path)
 
 
+def test_directory_is_linted_without_the_files_of_kustomize(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "claim.yaml", CLAIM)
+    write(tmp_path, "kustomization.yaml", "resources: [claim.yaml]\n")
+    assert main(["lint", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "1 object: 0 errors, 0 warnings\n"
+
+
+def test_template_that_was_not_rendered_is_named_as_the_cause(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lint", write(tmp_path, "pod.yaml", POD.replace("name: pod", "name: {{ .Release.Name }}"))]) == 1
+    assert "=> the file is a template: lint what it is rendered to, as by helm template" in capsys.readouterr().out
+
+
 def test_exit_status_is_1_with_errors_and_0_after_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, typo = write(tmp_path, "good.yaml", CLAIM), write(tmp_path, "typo.yaml", TYPO)
     assert main(["lint", good]) == 0

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("haru.api")
 _MOST_TOLD = 5
 SUFFIXES = (".yaml", ".yml", ".json")
+_OF_KUSTOMIZE = ("kustomization.yaml", "kustomization.yml")
+"""They name the manifests beside them, and need not say what kind they are."""
 
 
 def gates_of(given: str | Mapping[str, bool] = "", where: str = "feature_gates") -> FeatureGates:
@@ -50,7 +52,8 @@ def expanded(name: str) -> list[str]:
     path = Path(name)
     if name == "-" or not path.is_dir():
         return [name]
-    found = sorted(str(inner) for inner in path.rglob("*") if inner.suffix in SUFFIXES and inner.is_file())
+    manifests = (each for each in path.rglob("*") if each.suffix in SUFFIXES and each.name not in _OF_KUSTOMIZE)
+    found = sorted(str(each) for each in manifests if each.is_file())
     if not found:
         raise InputError(f"{name}: the directory has no {' or '.join(SUFFIXES)} files")
     return found

@@ -97,6 +97,8 @@ def _syntax_advice(document: Document) -> str:
     near = lines[max(0, at - 1) : at + 1]
     if any("\t" in line[: len(line) - len(line.lstrip())] for line in near):
         return "indent with blanks: YAML has no tabs"
+    if any("{{" in line for line in near):
+        return "the file is a template: lint what it is rendered to, as by helm template"
     if any(" = " in line and ":" not in line for line in lines):
         return "write name: value, with a colon and a blank"
     return "check the indentation and the quotes around the line"
