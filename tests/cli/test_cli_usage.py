@@ -74,7 +74,7 @@ CASES: list[tuple[list[str], list[str]]] = [
     (["explain", "pod/a", "--kubeconfig", "kubeconfig", "--context", "lab"], ["kubeconfig", "lab"]),
     (["explain", "pod/a", "--kubeconfig", "broken.yaml"], ["broken.yaml", "line"]),
     (["explain", "pod/a", "-f", NOWHERE], [NOWHERE, "No such file"]),
-    (["explain", "pod/a", "-f", "."], ["no kind", "UpConfiguration"]),  # the manifests of a directory
+    (["explain", "pod/a", "-f", "."], ["broken.yaml", "line"]),  # the manifests of a directory
     (["explain", "pod/a", "-f", "broken.yaml"], ["broken.yaml", "line"]),
     (["explain", "pod/a", "-f", "file"], ["file", "kind"]),
     (["explain", "pod/a", "--namespac", "x"], ["--namespac", "did you mean --namespace?"]),
@@ -167,6 +167,32 @@ def test_file_in_utf16_with_its_mark_is_read(capsys: pytest.CaptureFixture[str],
     (home / "file.yaml").write_bytes(mark + text.encode(f"utf-16-{order}"))
     assert main(["schedule", "-f", "file.yaml"]) == 0
     assert capsys.readouterr().out == "no pod waits\n"
+
+
+@pytest.mark.parametrize("arguments", [["pod/p", "-f", "a.yaml", "b.yaml"], ["-f", "a.yaml", "b.yaml", "pod/p"],
+                                       ["-f", "a.yaml", "-f", "b.yaml", "pod/p"]])  # fmt: skip
+def test_explain_takes_several_files_and_the_object_on_either_side(
+    arguments: list[str], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "a.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
+    (home / "b.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"
+    )
+    assert main(["explain", *arguments]) == 0
+    assert "haru explain pod/p -f a.yaml -f b.yaml --wide" in capsys.readouterr().out
+
+
+def test_kinds_of_other_projects_are_passed_over_with_a_warning(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    other = "apiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\nmetadata: {name: m%d}\n"
+    node = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
+    (home / "file.yaml").write_text("---\n".join([node, *(other % number for number in range(7))]))
+    assert main(["schedule", "-f", "file.yaml"]) == 0
+    told = [record.getMessage() for record in caplog.records]
+    what = "not a kind of Kubernetes, so not looked at"
+    assert told == [
+        *(f"file.yaml (ServiceMonitor m{number}): {what}" for number in range(5)),
+        "and 2 more such objects",
+    ]
 
 
 def test_field_that_does_not_exist_is_warned_of(home: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -15,6 +15,7 @@ from haru.gangs import foreign_kind, translated
 from haru.kube.errors import StatusError
 from haru.kube.gate_table import NEWEST
 from haru.kube.gates import FeatureGates, parse_overrides
+from haru.kube.kinds import group_versions
 from haru.kube.meta import Obj
 from haru.kube.stored import as_stored
 from haru.kube.yaml import load_all
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("haru.api")
 _MOST_TOLD = 5
+_GROUPS = frozenset(group for group, _ in group_versions())
 SUFFIXES = (".yaml", ".yml", ".json")
 _OF_KUSTOMIZE = ("kustomization.yaml", "kustomization.yml")
 """They name the manifests beside them, and need not say what kind they are."""
@@ -67,13 +69,19 @@ def read_objects(paths: Iterable[str], namespace: str) -> Iterator[Obj]:
 def read_manifests(paths: Iterable[str], namespace: str) -> Iterator[tuple[Obj, Obj]]:
     """The objects of files and directories, each as it is written and as a server would store it.
 
-    Raises InputError that names the file and the line. Warns of fields that do not exist: a server would refuse them.
+    Raises InputError that names the file and the line. Warns of fields that do not exist, which a server would refuse,
+    and of objects of groups that Kubernetes does not have, which it passes over.
     """
-    ignored = 0
+    ignored = passed_over = 0
     for path in (file for name in paths for file in expanded(name)):
         text = read_text(path)
         try:
             for obj in items_of(load_all(text)):
+                if _is_of_another_group(obj):
+                    if passed_over < _MOST_TOLD:
+                        _LOG.warning("%s%s: not a kind of Kubernetes, so not looked at", path, _named(obj))
+                    passed_over += 1
+                    continue
                 unknown: list[str] = []
                 yield obj, _stored(obj, namespace, unknown)
                 for each in unknown[: max(0, _MOST_TOLD - ignored)]:
@@ -83,6 +91,14 @@ def read_manifests(paths: Iterable[str], namespace: str) -> Iterator[tuple[Obj, 
             raise InputError(f"{path}: {error}") from error
     if ignored > _MOST_TOLD:
         _LOG.warning("and %d more such fields", ignored - _MOST_TOLD)
+    if passed_over > _MOST_TOLD:
+        _LOG.warning("and %d more such objects", passed_over - _MOST_TOLD)
+
+
+def _is_of_another_group(obj: Obj) -> bool:
+    """Whether an object's API group is neither of Kubernetes nor one that is read (`haru.gangs`)."""
+    group = str(obj.get("apiVersion") or "").rpartition("/")[0]
+    return bool(group and obj.get("kind")) and group not in _GROUPS and foreign_kind(obj) is None
 
 
 def read_text(path: str) -> str:

@@ -30,6 +30,18 @@ def add_manifest_argument(parser: argparse.ArgumentParser, told: str, *, several
     parser.add_argument("-f", "--filename", metavar="FILE", help=f"{told} (- is stdin)", **how)
 
 
+def words_behind_files(files: list[str]) -> list[str]:
+    """Take from the values of `-f FILE…` the words that follow the last file, KIND/NAME and no path; return them."""
+    words: list[str] = []
+    while len(files) > 1 and _is_word(files[-1]):
+        words.insert(0, files.pop())
+    return words
+
+
+def _is_word(value: str) -> bool:
+    return not value.endswith((".yaml", ".yml", ".json")) and value != "-" and not Path(value).exists()
+
+
 def add_answer_arguments(parser: argparse.ArgumentParser, *, cases: bool = False) -> None:
     """The flags of commands that answer from manifests: `-o`, `--feature-gates` and, with `cases`, `--cases`."""
     if cases:

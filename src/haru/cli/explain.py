@@ -23,7 +23,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from haru.cli.connection import add_connection_arguments, add_manifest_argument, connect, told_as_usage
+from haru.cli.connection import (
+    add_connection_arguments,
+    add_manifest_argument,
+    connect,
+    told_as_usage,
+    words_behind_files,
+)
 from haru.cli.explain_flags import add_publish_arguments, add_serve_arguments
 from haru.cli.main import UsageError
 from haru.errors import NotFoundError
@@ -60,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="omit the remedies, which take most of the time",
     )
     parser.add_argument("-o", "--output", choices=_OUTPUTS, default="text", help="output format; wide is as --wide")
-    add_manifest_argument(parser, "manifests instead of a cluster", several=False)
+    add_manifest_argument(parser, "manifests instead of a cluster")
     add_serve_arguments(parser)
     add_publish_arguments(parser)
 
@@ -109,7 +115,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _about(options: argparse.Namespace) -> str:
     """KIND/NAME; empty for everything that waits. Raises UsageError."""
-    words: Sequence[str] = options.object
+    words: Sequence[str] = options.object or words_behind_files(options.filename or [])
     is_table = options.all or options.all_namespaces or bool(options.selector)
     if not words and not is_table:
         raise UsageError("write KIND/NAME, for example job/training; or --all for everything that waits, -A anywhere")
