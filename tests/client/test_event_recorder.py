@@ -61,6 +61,15 @@ async def test_event_has_core_v1_form(api, recorder):
     }
 
 
+async def test_event_of_a_node_names_its_host(api):
+    recorder = EventRecorder(ApiClient.in_process(api), "kubelet", instance="n", host="n")
+    recorder.event(POD, "Normal", "Started", "it runs")
+    await recorder.flush()
+    await recorder.close()
+    (event,) = events(api)
+    assert event["source"] == {"component": "kubelet", "host": "n"}
+
+
 async def test_event_of_a_container_names_it(api, recorder):
     containers = {
         "containers": [{"name": "a"}],

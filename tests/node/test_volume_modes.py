@@ -113,6 +113,34 @@ def test_volume_in_memory_is_no_larger_than_the_memory_of_its_pod(
     assert mounted == [["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(places.volume("u", volume))]]
 
 
+@pytest.mark.parametrize(
+    ("medium", "requests", "outcome"),
+    [
+        ("HugePages", ["hugepages-2Mi", "cpu"], "pagesize=2Mi"),
+        ("HugePages-1Gi", ["hugepages-2Mi", "hugepages-1Gi"], "pagesize=1Gi"),
+        ("HugePages", ["hugepages-2Mi", "hugepages-1Gi"],
+         "medium: HugePages can't be used if container requests multiple huge page sizes"),
+        ("HugePages", ["cpu"],
+         "medium HugePages: hugePages storage requested, but there is no resource request for huge pages"),
+        ("HugePages-1Gi", ["hugepages-2Mi"],
+         "medium HugePages-1Gi: hugePages storage requested, but there is no resource request for huge pages"),
+    ],
+)  # fmt: skip
+def test_volume_of_huge_pages_has_the_size_that_containers_request(
+    tmp_path: Path, mounted: list[list[str]], medium: str, requests: list[str], outcome: str
+) -> None:
+    places, volume = PodVolumes(tmp_path), {"name": "v", "emptyDir": {"medium": medium}}
+    pod = pod_with(volume)
+    pod["spec"]["containers"][0]["resources"] = {"requests": dict.fromkeys(requests, "2Mi")}
+    if outcome.startswith("pagesize"):
+        places.make(pod, volume, None)
+        assert mounted == [["mount", "-t", "hugetlbfs", "-o", outcome, "nodev", str(places.volume("u", volume))]]
+    else:
+        with pytest.raises(ConfigError) as raised:
+            places.make(pod, volume, None)
+        assert str(raised.value) == outcome
+
+
 @pytest.mark.parametrize(("release", "has"), [("6.1.0-18-amd64", False), ("6.4.0", True), ("10.0", True), ("x", False)])
 def test_kernel_that_keeps_volumes_out_of_swap(release: str, has: bool) -> None:
     assert pod_volumes._has_noswap(release) == has

@@ -101,7 +101,7 @@ class Correlator:
 
 
 class EventRecorder:
-    """Writes events as `component`."""
+    """Writes events as `component`, in the name of a `host` if it is a node's."""
 
     def __init__(
         self,
@@ -109,6 +109,7 @@ class EventRecorder:
         component: str,
         *,
         instance: str = "",
+        host: str = "",
         now: Callable[[], datetime] = utc_now,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -117,6 +118,7 @@ class EventRecorder:
         self._kind = kind
         self._client = client
         self._component = component
+        self._host = {"host": host} if host else {}
         self._instance = instance or f"{component}-{socket.gethostname()}"
         self._now, self._monotonic = now, monotonic
         self._correlator = Correlator()
@@ -153,7 +155,7 @@ class EventRecorder:
                     "type": type,
                     "reason": reason,
                     "message": _shorten(admitted),
-                    "source": {"component": source},
+                    "source": {"component": source, **self._host},
                     "reportingComponent": source,
                     "reportingInstance": self._instance,
                     # An event with an eventTime must name an action.

@@ -140,7 +140,7 @@ class Agent:
             options=options,
             machine=machine,
             addresses=list(options.addresses) or [own_address()],
-            recorder=EventRecorder(self._client, "kubelet", instance=options.name),
+            recorder=EventRecorder(self._client, "kubelet", instance=options.name, host=options.name),
             volumes=PodVolumes(options.root, parse_quantity(amounts["memory"]).value()),
             objects=Objects(self._client, self._objects_changed),
             handler_runner=HandlerRunner(runtime),

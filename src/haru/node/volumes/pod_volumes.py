@@ -25,6 +25,7 @@ from haru.kube.strategy import qos_class
 from haru.node.cgroups.amounts import pod_amounts
 from haru.node.volumes.atomic import write_files
 from haru.node.volumes.host_path import check_host_path
+from haru.node.volumes.huge_pages import MEDIUM, page_size
 from haru.node.volumes.ownership import give_to_group
 from haru.node.volumes.sub_path import make_sub_path, sub_path_of
 from haru.proto import cri_pb2 as cri
@@ -90,8 +91,11 @@ class PodVolumes:
             check_host_path(place, volume["hostPath"].get("type") or "")
             return False
         fresh = _make_directory(place, group)
+        medium = (volume.get("emptyDir") or {}).get("medium") or ""
         if in_memory(volume) and not any(place.iterdir()):
             _mount_memory(place, self._size(pod, volume), group)
+        elif medium.startswith(MEDIUM):
+            _mount_huge_pages(place, page_size(pod, medium), group)
         if files is None:
             return fresh
         for below in nested_mounts(pod, volume["name"]):
@@ -219,6 +223,14 @@ def _mount_memory(place: Path, size: int, group: int | None) -> None:
     options += ["mode=1777"] if group is None else ["mode=3777", f"gid={group}"]
     options += ["noswap"] if _has_noswap(platform.release()) else []
     _run(["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(place)])
+
+
+def _mount_huge_pages(place: Path, size: str, group: int | None) -> None:
+    if place in mounts_below(place):
+        return
+    _run(["mount", "-t", "hugetlbfs", "-o", f"pagesize={size}", "nodev", str(place)])
+    if group is not None:
+        give_to_group(place, group, read_only=False)
 
 
 def _has_noswap(kernel: str) -> bool:
