@@ -97,7 +97,7 @@ class Api:
     """One node, as an API server has it."""
 
     def __init__(self, status: Obj) -> None:
-        meta = {"name": "n", "uid": "1", "labels": {}}
+        meta: Obj = {"name": "n", "uid": "1", "labels": {}}
         self.node: Obj = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {}, "status": status}
         self.patches: list[Obj] = []
 
@@ -109,6 +109,7 @@ class Api:
 
     async def patch(self, kind: Any, name: str, body: Obj, *_: Any, **__: Any) -> Obj:
         self.patches.append(body)
+        self.node["metadata"]["labels"] |= body.get("metadata", {}).get("labels", {})
         for field, value in body.get("status", {}).items():
             merged = {**self.node["status"].get(field, {}), **value} if isinstance(value, dict) else value
             self.node["status"][field] = (
@@ -223,6 +224,17 @@ def test_runtime_that_does_not_answer_is_down_within_thirty_seconds(monkeypatch:
         node.runtime.seconds = 0.0
         await node.report()
         assert node.reasons() == ["NodeReady"]
+
+    virtual_time.run(run())
+
+
+def test_label_of_the_machine_is_put_right_and_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        node = Reported(monkeypatch)
+        await node.registration.register()
+        node.api.node["metadata"]["labels"] = {"kubernetes.io/arch": "weird", "kubernetes.io/os": "linux", "a": "b"}
+        await node.registration.report()
+        assert node.api.patches[1] == {"metadata": {"labels": {"kubernetes.io/arch": "amd64"}}}
 
     virtual_time.run(run())
 

@@ -43,6 +43,7 @@ LEASES = known_kind("coordination.k8s.io/v1", "Lease")
 NAMESPACES = known_kind("v1", "Namespace")
 LEASE_NAMESPACE = "kube-node-lease"
 _FEW_PIDS = 0.95
+_FIXED_LABELS = ("kubernetes.io/arch", "kubernetes.io/os")
 _ANSWER_SECONDS = 20.0
 """How long the runtime may take: with the pause between two reports, kubelets' 30 s until it is down."""
 
@@ -102,6 +103,7 @@ class Registration:
         if stored["metadata"]["uid"] != self._uid:
             stored = await self.register()
         self._tell_unschedulable(stored)
+        await self._keep_labels(stored)
         wanted = await self._status(stored)
         patch = _difference(stored.get("status") or {}, wanted)
         now = asyncio.get_running_loop().time()
@@ -114,6 +116,13 @@ class Registration:
         self._tell_boot(stored)
         for reason in condition_events(stored, wanted["conditions"]):
             self._tell(reason, f"Node {self._options.name} status is now: {reason}")
+
+    async def _keep_labels(self, stored: Obj) -> None:
+        """Put labels right that say what kind of machine this is, by which pods choose it."""
+        wanted = node_labels(self._options, self._host.machine)
+        wrong = {name: wanted[name] for name in _FIXED_LABELS if labels_of(stored).get(name) != wanted[name]}
+        if wrong:
+            await self._client.patch(NODES, self._options.name, {"metadata": {"labels": wrong}})
 
     def _tell(self, reason: str, message: str, type: EventType = "Normal") -> None:
         name = self._options.name
