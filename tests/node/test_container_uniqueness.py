@@ -193,6 +193,34 @@ def test_container_gets_images_of_the_volumes_that_it_mounts(tmp_path: Path) -> 
     assert mount.image.image
 
 
+def test_container_starts_again_though_what_its_volume_was_made_of_has_gone(tmp_path: Path) -> None:
+    runtime, objects = SlowRuntime(random.Random(1), 0.0), {"words": {"data": {"key": "1"}}}
+    told: list[tuple[str, str]] = []
+
+    async def want(pod: Obj) -> ReferencedObjects:
+        return ReferencedObjects(lambda name: objects.get(name), lambda name: None)
+
+    async def work() -> None:
+        made = Node(runtime, tmp_path)
+        made.context.objects.want = want
+        made.context.recorder.event = lambda about, kind, reason, message: told.append((reason, message))
+        spec = made.api.pod["spec"]
+        spec["volumes"] = [{"name": "v", "configMap": {"name": "words"}}]
+        spec["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
+        made.start()
+        await made.until(lambda: runtime.running("main"))
+        objects.clear()
+        runtime.end("main", 1)
+        await made.until(lambda: not runtime.running("main"))
+        await made.until(lambda: runtime.running("main"))
+        await made.stop()
+
+    virtual_time.run(work())
+    assert ("FailedMount", 'MountVolume.SetUp failed for volume "v" : configmap "words" not found') in told
+    (volume,) = (path for path in tmp_path.rglob("v") if path.is_dir())
+    assert (volume / "key").read_text() == "1"
+
+
 def test_container_that_would_run_as_root_gets_an_event(tmp_path: Path) -> None:
     runtime = SlowRuntime(random.Random(1), 0.0)
     told: list[tuple[str, str]] = []

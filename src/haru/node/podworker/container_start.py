@@ -18,7 +18,7 @@ from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
 from haru.kube.pod_environment.environment import ReferencedObjects, command_of, environment
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
-from haru.kube.pod_environment.volume_files import files_of
+from haru.kube.pod_environment.volume_files import Token, files_of
 from haru.node.agent.context import Context
 from haru.node.agent.images import ImageError, ImageManager, StartError, check_user
 from haru.node.cri.errors import CriError
@@ -110,14 +110,11 @@ class ContainerStarter:
         self._images.forget(uid)
 
     async def volumes(self, pod: Obj, sources: ReferencedObjects, facts: DownwardFacts) -> bool:
-        """Set up and update the volumes that containers mount; whether one changed.
-
-        Raises `VolumesError`, `ConfigError`.
-        """
+        """Set up and update the volumes that containers mount; whether one changed. Raises `VolumesError`."""
         try:
             token = await self._context.objects.tokens(pod)
         except StatusError as error:
-            raise ConfigError(f"failed to fetch token: {error}") from error
+            token = _refused(f"failed to fetch token: {error}")
         changed, problems = False, []
         mounted = {mount["name"] for one in container_specs(pod) for mount in one.get("volumeMounts") or ()}
         for volume in pod["spec"].get("volumes") or ():
@@ -264,6 +261,15 @@ class ContainerStarter:
     def _tell(self, request: ContainerStart, kind: EventType, reason: str, message: str) -> None:
         about = container_of(request.pod, request.container["name"])
         self._context.recorder.event(about, kind, reason, message)
+
+
+def _refused(text: str) -> Token:
+    """What volumes with tokens get where there are none."""
+
+    def token(request: Mapping[str, Any]) -> str:
+        raise ConfigError(text)
+
+    return token
 
 
 def _hosts_file(file: Path, pod: Obj, facts: DownwardFacts, domain: str) -> Path:

@@ -30,6 +30,7 @@ from haru.node.agent.images import StartError
 from haru.node.cgroups.tree import CgroupError
 from haru.node.cri.errors import CriError
 from haru.node.dra.devices import DevicesError, Prepared
+from haru.node.podworker.attempts import next_attempt, target_id
 from haru.node.podworker.container_kill import ContainerKiller, KillTarget, grace_of
 from haru.node.podworker.container_start import ContainerStart, ContainerStarter, PodInputs, VolumesError
 from haru.node.podworker.observed import CREATED, EXITED, SeenContainer, SeenPod
@@ -40,7 +41,7 @@ from haru.node.podworker.runtime_status import RuntimeStatus
 from haru.node.podworker.sandboxes import Sandboxes
 from haru.node.podworker.userns import UserNamespaceError
 from haru.node.probes.prober import Prober
-from haru.node.status.container_status import INIT, MAIN, StatusInputs, by_name, has_run, living_ids
+from haru.node.status.container_status import INIT, MAIN, StatusInputs, by_name, living_ids
 from haru.node.status.pod_status import TERMINAL, pod_ips
 from haru.node.status.status_manager import PODS, StatusManager
 
@@ -223,7 +224,7 @@ class PodWorker:
         for kill in kills:
             self._kill(pod, seen, kill, facts)
         await self._cleanup.note(pod)
-        inputs = await self._prepare(pod, facts)
+        inputs = await self._prepare(pod, facts, first=plan.make_sandbox)
         if inputs is None:
             return _RETRY_SECONDS
         if plan.make_sandbox:
@@ -243,15 +244,23 @@ class PodWorker:
         for name, message in plan.crashing.items():
             self._state.reasons[name] = "CrashLoopBackOff", message
 
-    async def _prepare(self, pod: Obj, facts: DownwardFacts) -> PodInputs | None:
-        """Read referenced objects and set up volumes; None, after an event, if something is missing."""
+    async def _prepare(self, pod: Obj, facts: DownwardFacts, *, first: bool) -> PodInputs | None:
+        """Read referenced objects and set up volumes; None, after events, if something is missing.
+
+        Only the first time: what a pod with a sandbox has in its volumes stays as it was, whatever has gone since.
+        """
         try:
             sources = await self._context.objects.want(pod)
-            await self._starter.volumes(pod, sources, facts)
-        except (ConfigError, VolumesError) as error:
-            for text in error.problems if isinstance(error, VolumesError) else (str(error),):
-                self._context.recorder.event(pod, "Warning", "FailedMount", text)
+        except ConfigError as error:
+            self._context.recorder.event(pod, "Warning", "FailedMount", str(error))
             return None
+        try:
+            await self._starter.volumes(pod, sources, facts)
+        except VolumesError as error:
+            for text in error.problems:
+                self._context.recorder.event(pod, "Warning", "FailedMount", text)
+            if first:
+                return None
         return PodInputs(sources, facts)
 
     async def _make_sandbox(self, pod: Obj, attempt: int, seen: SeenPod) -> bool:
@@ -309,12 +318,12 @@ class PodWorker:
     async def _start(self, pod: Obj, spec: Obj, seen: SeenPod, inputs: PodInputs) -> None:
         history, sandbox = seen.history(spec["name"]), seen.sandbox
         assert sandbox is not None
-        attempt = self._attempt(pod, spec["name"], seen)
+        attempt = next_attempt(pod, spec["name"], seen)
         await self._remove_earlier_starts(history)
         if history and history[0].state == EXITED:
             self._state.pauses.started(crash_key(spec), history[0].finished_at / 1e9, time.time())
         config = self._sandboxes.config(pod, sandbox.attempt)
-        target = _target_id(spec, seen)
+        target = target_id(spec, seen)
         request = ContainerStart(pod, spec, attempt, sandbox, config, inputs, target)
         id_ = await self._starter.start(request, partial(self._runtime_status.expect, sandbox=sandbox.id))
         self._resizer.started(id_, spec)
@@ -338,22 +347,6 @@ class PodWorker:
                     await self._context.runtime.stop_container(one.id, 2)
         except CriError as error:
             raise StartError("CreateContainerError", f"an earlier start is not over: {error}", 1.0) from error
-
-    def _attempt(self, pod: Obj, name: str, seen: SeenPod) -> int:
-        """How often the container was started before.
-
-        One that never ran is replaced under its own number: the runtime gives the name with that number only once, so
-        who does not see that a start is still on its way is refused.
-        """
-        last = seen.newest(name)
-        if last is not None:
-            return last.attempt if last.state == CREATED else last.attempt + 1
-        status = pod.get("status") or {}
-        for member in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
-            for one in status.get(member) or ():
-                if one["name"] == name and one.get("containerID"):
-                    return int(one.get("restartCount", 0)) + has_run(one)
-        return 0
 
     def _kill(self, pod: Obj, seen: SeenPod, kill: Kill, facts: DownwardFacts) -> None:
         if kill.again:
@@ -460,16 +453,6 @@ class PodWorker:
             return self.uid
         meta = self.pod["metadata"]
         return f"{meta.get('namespace')}/{meta.get('name')}"
-
-
-def _target_id(spec: Obj, seen: SeenPod) -> str:
-    """The runtime's id of the container whose processes an ephemeral container sees; empty for its own only."""
-    name = spec.get("targetContainerName")
-    if not name:
-        return ""
-    if (target := seen.newest(name)) is None:
-        raise StartError("CreateContainerConfigError", f"unable to find target container {name}")
-    return target.id
 
 
 def _backed_off(pod: Obj, name: str) -> str:

@@ -26,4 +26,4 @@ def page_size(pod: Obj, medium: str) -> str:
         raise ConfigError(
             f"medium {medium}: hugePages storage requested, but there is no resource request for huge pages"
         )
-    return sizes.pop()
+    return str(sizes.pop())
