@@ -87,3 +87,18 @@ def test_cost_of_changed_service_does_not_grow_with_services(sizes: tuple[int, .
         work = (proxy.endpoints_change, proxy.service_changes, proxy.service_goes_and_comes)
         costs[size] = {each.__name__: steps(each) for each in work}
     assert_all_flat(costs, most=1.1)
+
+
+def test_services_that_have_gone_leave_nothing() -> None:
+    proxy = Proxy(3)
+    held: list[int] = []
+    for number in range(100, 130):
+        proxy.tracker.note_service(None, service(number))
+        proxy.tracker.note_slice(None, slice_of(number, 1, 2))
+        assert proxy.sync()
+        proxy.tracker.note_service(service(number), None)
+        proxy.tracker.note_slice(slice_of(number, 1, 2), None)
+        assert proxy.sync()
+        parts = (proxy.tracker, *proxy.tables.values())
+        held.append(sum(len(kept) for part in parts for kept in vars(part).values() if isinstance(kept, dict | set)))
+    assert held[5:] == [held[5]] * 25
