@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -12,6 +14,8 @@ from haru.dashboard.views.device_map import KnownPlaces, device_map
 from haru.dashboard.views.queue import KnownPods, pods_of, waiting_work
 from haru.dashboard.views.workloads import Filter, Workload
 from haru.engine import SchedulerCache
+from haru.engine.backfill import CONDITION as RESERVED
+from haru.engine.equivalence import DecisionCache
 from haru.explain.cards import Layouts
 
 Obj = dict[str, Any]
@@ -100,3 +104,30 @@ def test_known_places_and_pods_show_the_same_as_new_ones(seed: int) -> None:
         for name in ("job/a", "job/b", "podgroup/g0", "podgroup/g1", "pod/p0"):
             work = Workload("default", name)
             assert pods_of(snapshot, work, pods) == pods_of(snapshot, work)
+
+
+class Recording(DecisionCache):
+    """Notes what it is asked about."""
+
+    __slots__ = ("topics",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.topics: set[str] = set()
+
+    def get_or_compute(self, topic: str, key: Hashable, compute: Callable[[], Any], limit: int = 64) -> Any:
+        self.topics.add(topic)
+        return super().get_or_compute(topic, key, compute, limit)
+
+
+def test_map_finds_reserved_cards_without_the_cache_of_the_thread_that_explains() -> None:
+    head = pod("head", claims=["both"])
+    head["status"]["conditions"] = [{"type": RESERVED, "status": "True"}]
+    ready, holder = node("n"), pod("p", node="n", claims=["c"])
+    ready["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    held = [ready, resource_slice("n", 2), holder, allocated(claim("c"), allocation("n", "gpu-0"), holder)]
+    cache = Recording()
+    snapshot = SchedulerCache.of([device_class("gpu"), *held, head, claim("both", count=2)]).snapshot()
+    found = device_map(replace(snapshot, decision_cache=cache), Layouts())
+    assert found.totals.counts.reserved == 1000
+    assert not cache.topics

@@ -14,6 +14,7 @@ from haru.dashboard.views.cards import ONE_FREE, Card, Part, card_at
 from haru.dashboard.views.workloads import EVERYTHING, OTHER, Filter, Owners, Workload, workload
 from haru.engine import Snapshot
 from haru.engine.dra import DeviceId
+from haru.engine.equivalence import DecisionCache
 from haru.engine.state import NodeInfo, PodInfo, consumer_key, differing
 from haru.explain.card_counts import WHOLE, CardCounts, CardPartition
 from haru.explain.cards import Layouts, PoolLayout
@@ -137,6 +138,8 @@ class KnownPlaces:
         self._reserved: frozenset[DeviceId] = frozenset()
         self._cards: dict[str, tuple[PoolLayout, list[tuple[str, Card]]]] = {}
         self._rows: dict[tuple[str, bool], tuple[tuple[object, ...], _Row]] = {}
+        self._decisions = DecisionCache()
+        """For what is kept for the head of the queue: the cluster's own cache is that of the thread that explains."""
 
     def rows(self, snapshot: Snapshot, layouts: Layouts) -> list[_Row]:
         """The places of a snapshot."""
@@ -168,7 +171,8 @@ class KnownPlaces:
     def _cards_of_pools(
         self, snapshot: Snapshot, layouts: Layouts
     ) -> Iterator[tuple[PoolLayout, list[tuple[str, Card]]]]:
-        owners, partition = Owners(snapshot), CardPartition(snapshot)
+        deciding = replace(snapshot, node_device_classes=None, decision_cache=self._decisions)
+        owners, partition = Owners(snapshot), CardPartition(deciding)
         stale = self._stale(snapshot, frozenset(partition.reserved))
         made: dict[str, tuple[PoolLayout, list[tuple[str, Card]]]] = {}
         for pool in layouts.of(snapshot.devices.pools):
