@@ -127,7 +127,9 @@ def test_container_config_for_runtime() -> None:
     }
     whole = pod(one, securityContext={"runAsUser": 1, "runAsGroup": 2, "fsGroup": 3, "supplementalGroups": [4]})
     amounts = Amounts(102, 10_000, 1 << 20, oom_score_adj=-997, unified={"memory.oom.group": "1"})
-    inputs = ContainerInputs("s", 3, {"A": b"\xff"}, amounts=amounts, cdi=("v/c=d",), log_path="c/3.log")
+    inputs = ContainerInputs(
+        "s", 3, {"A": b"\xff"}, amounts=amounts, cdi=("v/c=d",), throttle_paths=("/sys/cpu0/warm",)
+    )
     config = container_config(whole, one, inputs)
     assert config.labels == {
         "io.kubernetes.pod.name": "p",
@@ -147,7 +149,7 @@ def test_container_config_for_runtime() -> None:
     assert (security.no_new_privs, security.readonly_rootfs) == (True, True)
     assert security.supplemental_groups == [4, 3]
     assert security.capabilities.drop_capabilities == ["ALL"]
-    assert "/proc/kcore" in security.masked_paths
+    assert {"/proc/kcore", "/proc/interrupts", "/sys/cpu0/warm"} <= set(security.masked_paths)
     assert security.seccomp.profile_type == cri.SecurityProfile.Unconfined
 
 

@@ -7,6 +7,7 @@ import platform
 import shutil
 import socket
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "ppc64le": "ppc64le", "s390x": "s390x"}
@@ -50,6 +51,12 @@ def read_machine(root: Path, proc: Path = Path("/proc"), sys: Path = Path("/sys"
 def available_memory(proc: Path = Path("/proc")) -> int:
     """Bytes of memory that are available now."""
     return _memory(proc / "meminfo").get("MemAvailable", 0)
+
+
+@lru_cache(maxsize=1)
+def throttle_paths(sys: Path = Path("/sys")) -> tuple[str, ...]:
+    """Directories that say how often each processor was slowed down for its heat."""
+    return tuple(sorted(map(str, (sys / "devices/system/cpu").glob("cpu[0-9]*/thermal_throttle"))))
 
 
 def own_address() -> str:

@@ -26,8 +26,9 @@ _PROFILES = {
 }
 _POLICIES = {"Merge": cri.Merge, "Strict": cri.Strict}
 _MASKED = (
-    "/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
-    "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
+    "/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+    "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+    "/sys/devices/virtual/powercap",
 )  # fmt: skip
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
@@ -51,6 +52,8 @@ class ContainerInputs:
     annotations: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
     """Runtime id of the container whose process namespace it joins."""
+    throttle_paths: Sequence[str] = ()
+    """Where this machine says how warm its processors were, which is as good as knowing what others do."""
 
 
 def pod_labels(pod: Obj) -> dict[str, str]:
@@ -204,7 +207,7 @@ def _security(pod: Obj, container: Mapping[str, Any], inputs: ContainerInputs) -
         supplemental_groups=_groups(of_pod),
         no_new_privs=escalates is False and not privileged,
         run_as_group=_int64(merged.get("runAsGroup")),
-        masked_paths=_MASKED if default_proc else (),
+        masked_paths=(*_MASKED, *inputs.throttle_paths) if default_proc else (),
         readonly_paths=_READ_ONLY if default_proc else (),
         seccomp=_profile(merged.get("seccompProfile") or {"type": "Unconfined"}),
         apparmor=_profile(merged.get("appArmorProfile")),

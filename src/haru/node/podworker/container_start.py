@@ -21,6 +21,7 @@ from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
 from haru.kube.pod_environment.volume_files import Token, files_of
 from haru.node.agent.context import Context
 from haru.node.agent.images import ImageError, ImageManager, StartError, check_user
+from haru.node.agent.machine import throttle_paths
 from haru.node.cri.errors import CriError
 from haru.node.dra.devices import Prepared
 from haru.node.podworker.config import ContainerInputs, container_config, log_path
@@ -227,6 +228,7 @@ class ContainerStarter:
             log_path=log_path(container["name"], request.attempt),
             users=mapping,
             target=request.target,
+            throttle_paths=throttle_paths(),
         )
         message = container_config(pod, container, around)
         if names and not runtime_has_cdi(self._context.runtime_info.name, self._context.runtime_info.version):

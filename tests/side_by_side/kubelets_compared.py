@@ -1,0 +1,263 @@
+"""A kubelet and `haru node` run the same pods, each on a containerd of its own: what both say of them.
+
+    export PYTHONPATH=.:tests:tests/side_by_side
+    python -m kubelets_compared --kubernetes FOLDER [--case NAME]
+
+The folder holds kube-apiserver and kubelet; `etcd`, `kubectl`, `containerd`, `runc` and a static busybox are on PATH.
+It needs root, and listens on the loopback alone. Both nodes are of one kube-apiserver. After each step of a case its
+pods come to rest, and each difference between their statuses and events is printed once. Times, uids, addresses, ids,
+counts of restarts and what a pod as a whole is allocated do not count. Exit code 1 if anything differs; to read, not to
+pass: the moment at which a crashing container is looked at makes differences, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from benchmarks.control_planes import free_port, haru_program, serving
+from benchmarks.processes import started
+from kubelet_cases import CASES, DIRECTORY, NODE, Step
+from manifests import Obj
+
+from containerd_process import Containerd
+
+BATCH = 8
+QUIET_SECONDS, MOST_SECONDS = 6.0, 45.0
+_GROUPS = Path("/sys/fs/cgroup")
+_VARIES = re.compile(
+    r"uid|resourceVersion|managedFields|[a-z]+Timestamp|[a-zA-Z]+Time|(started|finished)At|containerID|imageID|image"
+    r"|(pod|host)IPs?|generation|observedGeneration|restartCount|qosClass"
+)
+_TEXTS = (
+    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}"), "UID"),
+    (re.compile(r"\b[0-9a-f]{64}\b"), "ID"),
+    (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)"), "TIME"),
+    (re.compile(r"\b(in|back-off) \d[\dms.]*( \([\dms.]+ including waiting\))?"), r"\1 T"),
+    (re.compile(r"\b10\.213\.\d+\.\d+"), "POD-IP"),
+    (re.compile(r"(kubelet|haru)-\d+"), "NAMESPACE"),
+)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two nodes."""
+
+    name: str
+    kubeconfig: Path
+    home: Path
+
+    @property
+    def node(self) -> str:
+        """The name of its Node."""
+        return f"{self.name}.node"
+
+    def kubectl(self, *words: str, stdin: str | None = None) -> str:
+        """What kubectl prints; what it is refused is printed here."""
+        command = ["kubectl", f"--kubeconfig={self.kubeconfig}", *words]
+        answer = subprocess.run(command, input=stdin, text=True, capture_output=True, check=False)
+        if answer.returncode:
+            print(f"{self.name}: {' '.join(words)}: {answer.stderr.strip()[:300]}")
+        return answer.stdout
+
+    def listed(self, namespace: str, kind: str) -> list[Obj]:
+        """The objects of a namespace."""
+        found: list[Obj] = json.loads(self.kubectl("get", kind, "-o", "json", "-n", namespace) or '{"items": []}')[
+            "items"
+        ]
+        return found
+
+    def carry_out(self, namespace: str, step: Step) -> None:
+        """Do one step of a case."""
+        for change in step:
+            if isinstance(change, dict):
+                text = json.dumps(change).replace(NODE, self.node).replace(DIRECTORY, str(self.home / "host"))
+                self.kubectl("create", "-n", namespace, "-f", "-", stdin=text)
+            else:
+                self.kubectl("-n", namespace, *change)
+
+
+def plain(value: Any, side: Side) -> Any:
+    """A value without what differs from node to node and from run to run."""
+    if isinstance(value, dict):
+        return {key: plain(each, side) for key, each in value.items() if not _VARIES.fullmatch(key)}
+    if isinstance(value, list):
+        return [plain(each, side) for each in value]
+    if not isinstance(value, str):
+        return value
+    for own, stands in ((side.node, "NODE"), (str(side.home), "HOME")):
+        value = value.replace(own, stands)
+    for pattern, stands in _TEXTS:
+        value = pattern.sub(stands, value)
+    return value
+
+
+def told(side: Side, namespace: str) -> dict[str, list[str]]:
+    """By pod: its status, line by line, then the events about it."""
+    found: dict[str, list[str]] = {}
+    for pod in side.listed(namespace, "pods"):
+        status = plain(pod["status"], side)
+        status["conditions"] = sorted(status.get("conditions", ()), key=lambda one: str(one["type"]))
+        status = {key: value for key, value in status.items() if key not in ("resources", "allocatedResources")}
+        found[pod["metadata"]["name"]] = json.dumps(status, indent=1, sort_keys=True).splitlines()
+    events: dict[str, set[str]] = {}
+    for event in side.listed(namespace, "events"):
+        about = event["involvedObject"]
+        text = f"event: {event['type']} {event['reason']} {about.get('fieldPath', '')}: {event['message']}"
+        events.setdefault(about["name"], set()).add(plain(text, side))
+    return {name: [*found.get(name, ()), *sorted(events.get(name, ()))] for name in found.keys() | events.keys()}
+
+
+def settle(sides: Sequence[Side], namespaces: Sequence[str]) -> None:
+    """Wait until no pod has changed for some seconds, at most three quarters of a minute."""
+    end, since, before = time.monotonic() + MOST_SECONDS, time.monotonic(), ""
+    while time.monotonic() < min(end, since + QUIET_SECONDS):
+        pods = [pod for side, name in zip(sides, namespaces, strict=True) for pod in side.listed(name, "pods")]
+        now = json.dumps([pod["metadata"]["resourceVersion"] for pod in pods])
+        if now != before:
+            before, since = now, time.monotonic()
+        time.sleep(1)
+
+
+def compared(sides: tuple[Side, Side], names: Sequence[str], number: int) -> int:
+    """Play the cases side by side, print the differences, and return how many pods have some."""
+    namespaces = [f"{side.name}-{number}" for side in sides]
+    for side, namespace in zip(sides, namespaces, strict=True):
+        side.kubectl("create", "namespace", namespace)
+        side.kubectl("-n", namespace, "create", "serviceaccount", "default")
+        side.kubectl("-n", namespace, "create", "configmap", "kube-root-ca.crt", "--from-literal=ca.crt=x")
+    seen: set[tuple[str, str]] = set()
+    for step in range(max(len(CASES[name]) for name in names)):
+        for side, namespace in zip(sides, namespaces, strict=True):
+            for name in names:
+                side.carry_out(namespace, CASES[name][step] if step < len(CASES[name]) else [])
+        settle(sides, namespaces)
+        first, second = (told(side, namespace) for side, namespace in zip(sides, namespaces, strict=True))
+        for pod in sorted(first.keys() | second.keys()):
+            lines = difflib.unified_diff(
+                first.get(pod, []), second.get(pod, []), *(s.name for s in sides), lineterm="", n=2
+            )
+            text = "\n".join(lines)
+            if text and (pod, text) not in seen:
+                seen.add((pod, text))
+                print(f"{pod}, step {step + 1}:\n{text}", flush=True)
+    for side, namespace in zip(sides, namespaces, strict=True):
+        side.kubectl("-n", namespace, "delete", "pods", "--all", "--grace-period=1")
+    return len({pod for pod, _ in seen})
+
+
+@contextlib.contextmanager
+def nodes(programs: Path, home: Path) -> Iterator[tuple[Side, Side]]:
+    """A kube-apiserver with two nodes on this machine, until the block is left."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(serving(str(programs / "kube-apiserver"), ["--allow-privileged"]))
+        sides = tuple(Side(name, server.kubeconfig, home / name) for name in ("kubelet", "haru"))
+        for side in sides:
+            (side.home / "host").mkdir(parents=True)
+            runtime = Containerd(side.home / "r")
+            stack.callback(_leave, side)
+            stack.callback(runtime.stop)
+            runtime.start()
+            _make_groups(side.name)
+            command = _kubelet if side.name == "kubelet" else _haru_node
+            stack.enter_context(started(command(side, runtime, programs), side.home / "log"))
+        for side in sides:
+            while not side.kubectl("get", "nodes", "-o", "name", f"--field-selector=metadata.name={side.node}"):
+                time.sleep(1)
+            side.kubectl("wait", "node", side.node, "--for=condition=Ready", "--timeout=60s")
+            side.kubectl("taint", "node", side.node, "node.kubernetes.io/not-ready-")
+        yield sides[0], sides[1]
+
+
+def _kubelet(side: Side, runtime: Containerd, programs: Path) -> list[str]:
+    config = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": "127.0.0.1",
+        "port": free_port(),
+        "healthzPort": 0,
+        "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+        "authorization": {"mode": "AlwaysAllow"},
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{_group(side.name)}",
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "containerRuntimeEndpoint": runtime.endpoint,
+        "makeIPTablesUtilChains": False,
+        "clusterDNS": ["10.0.0.10"],
+        "clusterDomain": "cluster.local",
+        "podLogsDir": str(side.home / "logs"),
+        "volumePluginDir": str(side.home / "plugins"),
+        "evictionHard": {"memory.available": "1Mi"},
+        # Without it, kernel parameters of this machine would be set.
+        "featureGates": {"KubeletInUserNamespace": True},
+    }
+    file = side.home / "kubelet.yaml"
+    file.write_text(yaml.dump(config))
+    flags = [f"--config={file}", f"--kubeconfig={side.kubeconfig}", f"--root-dir={side.home / 'n'}"]
+    flags += [f"--hostname-override={side.node}", f"--cert-dir={side.home / 'certificates'}"]
+    return [str(programs / "kubelet"), *flags]
+
+
+def _haru_node(side: Side, runtime: Containerd, programs: Path) -> list[str]:
+    flags = [f"--kubeconfig={side.kubeconfig}", f"--hostname-override={side.node}", f"--root-dir={side.home / 'n'}"]
+    flags += [f"--container-runtime-endpoint={runtime.endpoint}", f"--pod-logs-dir={side.home / 'logs'}"]
+    flags += [f"--cgroup-root=/{_group(side.name)}", "--no-fail-cgroup-v1", "--cluster-dns=10.0.0.10"]
+    flags += [f"--cdi-dir={side.home / 'cdi'}", f"--port={free_port()}", "--healthz-port=0"]
+    return [*haru_program("haru"), "node", *flags]
+
+
+def _group(name: str) -> str:
+    return f"kubelets-compared-{os.getpid()}-{name}"
+
+
+def _make_groups(name: str) -> None:
+    """A control group of its own below each controller of version 1, or below the one of version 2."""
+    version_1 = [place for place in _GROUPS.iterdir() if place.is_dir() and (place / "cgroup.procs").exists()]
+    for place in [_GROUPS] if (_GROUPS / "cgroup.controllers").exists() else version_1:
+        (place / _group(name)).mkdir()
+        for file in ("cpuset.cpus", "cpuset.mems"):
+            if (place / file).exists():
+                (place / _group(name) / file).write_text((place / file).read_text())
+
+
+def _leave(side: Side) -> None:
+    """Unmount what is left, and remove the control groups."""
+    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for mount in sorted((one for one in mounts if one.startswith(f"{side.home}/")), key=len, reverse=True):
+        subprocess.run(["umount", "-l", mount], check=False)
+    for group in (*_GROUPS.glob(f"*/{_group(side.name)}"), _GROUPS / _group(side.name)):
+        for place, _, _ in os.walk(group, topdown=False):
+            with contextlib.suppress(OSError):
+                Path(place).rmdir()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the differences; 1 if there are any."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kubernetes", type=Path, required=True, help="folder with Kubernetes' programs")
+    parser.add_argument("--case", action="append", choices=sorted(CASES), help="this case alone; may be repeated")
+    options = parser.parse_args(arguments)
+    names = options.case or list(CASES)
+    with tempfile.TemporaryDirectory(prefix="kc-") as home, nodes(options.kubernetes, Path(home)) as sides:
+        batches = [names[first : first + BATCH] for first in range(0, len(names), BATCH)]
+        differing = sum(compared(sides, batch, number) for number, batch in enumerate(batches))
+    print(f"{differing} pods with differences")
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

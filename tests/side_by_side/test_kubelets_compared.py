@@ -1,0 +1,55 @@
+"""The comparison of kubelets: what does not count, and that its cases can be played."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kubelet_cases import CASES
+from kubelets_compared import Side, plain, told
+from manifests import Obj
+
+KUBELET, HARU = (Side(name, Path("kubeconfig"), Path(f"/tmp/kc/{name}")) for name in ("kubelet", "haru"))
+
+
+def status(side: Side, second: int, id_: str, **more: str) -> Obj:
+    started = {"startedAt": f"2026-01-01T00:00:0{second}Z"}
+    container = {"name": "main", "containerID": f"containerd://{id_}", "state": {"running": started}, **more}
+    return {"podIP": f"10.213.0.{second}", "message": f"{side.node}: {side.home}/n/x", "containerStatuses": [container]}
+
+
+def test_names_times_and_ids_do_not_count() -> None:
+    one, other = status(KUBELET, 1, "a" * 64), status(HARU, 2, "b" * 64)
+    assert plain(one, KUBELET) == plain(other, HARU)
+    assert plain(one, KUBELET)["message"] == "NODE: HOME/n/x"
+    assert plain(one, KUBELET) != plain(status(HARU, 1, "b" * 64, ready="true"), HARU)
+    assert plain("back-off 10s restarting", HARU) == plain("back-off 1m20s restarting", HARU)
+
+
+class Recorded(Side):
+    """A side whose objects are given."""
+
+    def listed(self, namespace: str, kind: str) -> list[Obj]:
+        """One pod and an event about it, twice."""
+        if kind == "pods":
+            conditions = [{"type": "b"}, {"type": "a"}]
+            return [{"metadata": {"name": "p"}, "status": {"conditions": conditions, "resources": {}}}]
+        about = {"name": "p", "fieldPath": "spec.containers{main}"}
+        return [{"involvedObject": about, "type": "Normal", "reason": "Started", "message": "on haru.node"}] * 2
+
+
+def test_pod_is_told_with_its_events_once() -> None:
+    lines = told(Recorded("haru", Path("kubeconfig"), Path("/tmp/kc/haru")), "haru-1")["p"]
+    assert [line for line in lines if line.startswith("event")] == [
+        "event: Normal Started spec.containers{main}: on NODE"
+    ]
+    assert lines.index('   "type": "a"') < lines.index('   "type": "b"')
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_steps_of_case_are_objects_or_words_of_kubectl(name: str) -> None:
+    for change in (change for step in CASES[name] for change in step):
+        if isinstance(change, dict):
+            assert {"apiVersion", "kind", "metadata"} <= change.keys()
+        else:
+            assert change[0] in ("delete", "patch", "debug", "annotate")
