@@ -5,7 +5,7 @@ Source: our own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import compress
 
 from haru.engine.preemption.node_occupancy import NodeOccupancies
@@ -19,7 +19,7 @@ class InitialCounts:
     `location` has the number of a node's set and the node's index in it.
     """
 
-    __slots__ = ("_filtered", "_position", "counts", "location", "sets", "totals")
+    __slots__ = ("_filtered", "_position", "_taking", "counts", "location", "sets", "totals")
 
     def __init__(self, sets: NodeSets) -> None:
         self.sets = sets
@@ -28,6 +28,8 @@ class InitialCounts:
         self.totals: list[int] = [0] * len(sets)
         self._filtered: set[str] = set()
         """Nodes that arithmetic does not count: they are counted again each time."""
+        self._taking: set[str] = set()
+        """Nodes that take members."""
         self._position = -1
 
     @classmethod
@@ -42,17 +44,17 @@ class InitialCounts:
         occupancies: NodeOccupancies,
         arithmetic: Callable[[str], int | None],
         filtering: Callable[[str], int],
-        candidates: Callable[[], Iterable[str]],
+        candidates: Callable[[Collection[str] | None], Iterable[str]],
     ) -> None:
         """Count the nodes that changed, by `arithmetic`, or by `filtering` where that returns None.
 
-        All but the `candidates` take none. An error leaves nodes uncounted; the next call counts them.
+        All but the `candidates` (among some nodes, or all) take none. An error leaves nodes uncounted; the next call
+        counts them.
         """
         changed = occupancies.changes.since(self._position)
-        if changed is None:
-            changed = self._filtered.union(candidates())
-            changed.update(*map(compress, self.sets, self.counts))
-        for name in changed & self.location.keys():
+        counted = self._filtered | self._taking
+        counted = {*candidates(changed), *(counted if changed is None else counted & changed)}
+        for name in counted & self.location.keys():
             count = arithmetic(name)
             if count is None:
                 self._filtered.add(name)
@@ -76,5 +78,9 @@ class InitialCounts:
         number, index = self.location[name]
         before = self.counts[number][index]
         if count != before:
+            if count:
+                self._taking.add(name)
+            else:
+                self._taking.discard(name)
             self.totals[number] += count - before
             self.counts[number][index] = count

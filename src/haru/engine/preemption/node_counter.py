@@ -5,11 +5,11 @@ Source: our own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from haru.engine.dra.errors import AllocationError
-from haru.engine.equivalence.node_device_classes import classified_nodes_of
+from haru.engine.equivalence.node_device_classes import all_of, classified_nodes_of
 from haru.engine.podgroup.member_capacity import MemberCapacity
 from haru.engine.podgroup.search_budget import OutOfBudgetError
 from haru.engine.podgroup.single_class_capacity import SingleClassCapacity
@@ -95,11 +95,22 @@ class NodeCounter:
         found.catch_up(self._occupancies, self.count_by_arithmetic, self.count_by_filtering, self._candidates)
         return found
 
-    def _candidates(self) -> Iterator[str]:
-        """Yield the nodes that may take members with all units in place: those with enough free devices."""
-        for one in self._base.node_classes:
-            if one.node_device_class is None or one.node_device_class.free >= self._counter.least:
-                yield from one.names
+    def _candidates(self, names: Collection[str] | None) -> Iterator[str]:
+        """Yield the nodes that may take members with all units in place: those with enough free devices.
+
+        `names` are the nodes to choose from, None for all.
+        """
+        least = self._counter.least
+        if names is None:
+            for one in self._base.node_classes:
+                if one.node_device_class is None or one.node_device_class.free >= least:
+                    yield from one.names
+            return
+        known = self._base.classified_nodes
+        found = (None,) * len(names) if known is None else all_of(known, tuple(names))
+        for name, classified in zip(names, found, strict=True):
+            if classified is None or classified.node_device_class.free >= least:
+                yield name
 
     def count_by_arithmetic(self, name: str) -> int | None:
         """Count the members that a node takes with all units in place; None if it has to be filtered."""

@@ -84,11 +84,16 @@ class RemovalTimeline:
         if changed is None:
             self.clear()
             return
-        for node in changed & self._initial.location.keys():
+        self._filtered -= changed
+        for node in changed & self._events_of.keys():
             self._forget(node)
-            least = source.least_rank_on(node) if self._until is not None else None
-            if least is not None and self._until is not None and least >= self._until:
+        until = self._until
+        for node in changed & self._initial.location.keys() if until is not None else ():
+            least = source.least_rank_on(node)
+            if least is not None and until is not None and least >= until:
                 self._changed[node] = least
+            else:
+                self._changed.pop(node, None)
 
     def removal(self, units: Sequence[DisruptionUnit], enough: int, source: StepSource) -> Removal | None:
         """Return the state in which as many members fit as can, at most `enough`, after the least removals.
@@ -201,10 +206,8 @@ class RemovalTimeline:
         return members - before
 
     def _forget(self, node: str) -> None:
-        self._filtered.discard(node)
-        self._changed.pop(node, None)
         own = self._events[self._initial.location[node][0]]
-        for event in self._events_of.pop(node, ()):
+        for event in self._events_of.pop(node):
             del own[bisect_left(own, event)]
         rank = self._next.pop(node, None)
         if rank is not None:

@@ -21,7 +21,7 @@ from haru.engine.preemption.disruption_units import (
 )
 from haru.engine.preemption.dry_run import is_promised
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.cow_map import differing
+from haru.engine.state.cow_map import differing, values_of
 from haru.engine.state.decision import GroupKey
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
@@ -133,8 +133,9 @@ class VictimIndex:
             nodes |= _nodes_of(base, key)
         keys = regrouped | {_key(path) for path in differing(base.podgroup_index.states, before.group_states)}
         keys |= self._promised_groups(base, nodes)
-        for name in nodes:
-            if _is_present(base.nodes, name) != _is_present(before.nodes, name):
+        names = list(nodes)
+        for name, node, old in zip(names, values_of(base.nodes, names), values_of(before.nodes, names), strict=True):
+            if (node is not None and node.present) is not (old is not None and old.present):
                 keys |= self._whole_on.get(name, set())
                 keys.update(pod.group for pod in _pods_on(base, (name,)) if pod.group is not None)
         return keys
@@ -217,7 +218,8 @@ def _nodes_of(snapshot: Snapshot, key: GroupKey) -> set[str]:
 
 
 def _pods_on(snapshot: Snapshot, nodes: Iterable[str]) -> list[PodInfo]:
-    return list(running_pods(snapshot, [name for name in nodes if _is_present(snapshot.nodes, name)]))
+    found = values_of(snapshot.nodes, nodes)
+    return [pod for node in found if node is not None and node.present for pod in node.pods.values()]
 
 
 def _is_present(nodes: Mapping[str, NodeInfo], name: str) -> bool:
