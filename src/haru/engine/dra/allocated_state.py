@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 from weakref import ref
@@ -74,6 +74,8 @@ class PoolUse:
         """What is taken once these claims hold nothing of the pool."""
         if self.states:
             return PoolUse.of_all(*(state.without_holders(claims) for state in self.states))
+        if not self.shares and all(map(claims.__contains__, chain.from_iterable(self.devices.values()))):
+            return EMPTY_USE
         devices: dict[str, tuple[str, ...]] = {}
         for name, holders in self.devices.items():
             if len(holders) == 1:

@@ -31,12 +31,14 @@ class DomainPreFilter:
 
     def max_members(self, domain: str) -> int:
         """Return an upper bound on how many members fit in a domain, from its totals."""
-        free = self._domain_totals.domains[domain].free
         max_members = self._total
-        for name, bound in self._resource_bounds.items():
-            max_members = min(max_members, bound.max_members(free.get(name, 0)))
         for key, bound in self._device_bounds.items():
             max_members = min(max_members, bound.max_members(self.counts[key].free(domain) - self.request.shared[key]))
+        if not max_members:
+            return 0
+        free = self._domain_totals.domains[domain].free
+        for name, bound in self._resource_bounds.items():
+            max_members = min(max_members, bound.max_members(free.get(name, 0)))
         return max_members
 
     def max_members_by_node(self, domain: str) -> int:
