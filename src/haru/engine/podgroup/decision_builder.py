@@ -48,10 +48,12 @@ class DecisionBuilder:
         """Decide to bind no member, because too few have a place at once."""
         quorum = Reason("Quorum", WAITING, {"needed": needed, "fit": fit})
         members = tuple(
-            MemberDecision(o.pod.key, "unschedulable", None, (), (), (quorum,), WAITING, (GANG_PLUGIN,))
-            if isinstance(o, Placed)
-            else _unplaced(o)
-            for o in outcomes
+            [
+                MemberDecision(o.pod.key, "unschedulable", None, (), (), (quorum,), WAITING, (GANG_PLUGIN,))
+                if isinstance(o, Placed)
+                else _unplaced(o)
+                for o in outcomes
+            ]
         )
         diagnosis = outcomes[0].diagnosis if not fit and isinstance(outcomes[0], Unschedulable) else None
         if self.key is None and members:

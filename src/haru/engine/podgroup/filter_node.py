@@ -136,6 +136,8 @@ def filters_for_all_passes(
         )
         for state in overlay.passes
     ]
+    if len(plans) == 1:
+        return plans[0]
     rejections = [plan.rejection for plan in plans if plan.rejection is not None]
     return replace(plans[0], rejection=rejections[0] if rejections else None)
 

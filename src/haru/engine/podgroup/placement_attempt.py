@@ -54,7 +54,7 @@ def attempt_placement(snapshot: Snapshot, info: PodGroupInfo, nodes: Sequence[st
     """Place as many members as possible on the nodes; at least `info.needed` if there is a way."""
     members, needed, budgets = info.members, info.needed, info.options.budgets
     greedy = place_greedily(snapshot, info, nodes)
-    if len(members) == 1 or greedy.broken or greedy.fit in (0, len(members)) or not nodes:
+    if len(members) == 1 or greedy.fit in (0, len(members)) or greedy.broken or not nodes:
         # When no member fits as the first one, no member fits at all.
         return greedy
     short = greedy.fit < needed

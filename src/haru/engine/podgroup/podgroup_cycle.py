@@ -136,10 +136,12 @@ def members_of(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
     for obj, known in zip(pods, values_of(snapshot.pods, map(namespaced_name, pods)), strict=True):
         info = known if known is not None and known.obj is obj and not known.node else PodInfo.of(obj)
         placed = info.node or (known is not None and known.key.uid == info.key.uid and known.node)
-        if not (placed or info.terminal or info.deleting or info.gated):
-            # Equal pods share the parsed parts of the first one, also in the next decision.
-            if last:
-                info.read_as(last[0])
+        if placed or info.terminal or info.deleting:
+            continue
+        # Equal pods share the parsed parts of the first one, also in the next decision.
+        if last:
+            info.read_as(last[0])
+        if not info.gated:
             if not members:
                 last[:] = [info]
             members.append(info)

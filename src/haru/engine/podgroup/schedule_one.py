@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 
 from haru.engine.dra.errors import AllocationError
 from haru.engine.equivalence.filter_results import FilterResultCache
@@ -268,4 +269,4 @@ def _refused_alike(
     """Return that pods are refused for the reasons of one that they equal."""
     if recorder is not None:
         recorder.batch_attempts["hint_used"] += len(pods)
-    return [Unschedulable(pod, refused.message, refused.reasons, refused.plugins) for pod in pods]
+    return [*map(Unschedulable, pods, repeat(refused.message), repeat(refused.reasons), repeat(refused.plugins))]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.podgroup.podgroup_info import has_quorum
@@ -23,6 +24,7 @@ Rank = tuple[int, bool, int, str, str]
 Cost = tuple[int, int, int, int]
 """The smallest wins: budget violations, highest priority, sum of priorities, pod count."""
 _PRIORITY_OFFSET = 2**31
+_STARTED = attrgetter("run_deadline.started")
 
 
 @dataclass(eq=False)
@@ -41,7 +43,8 @@ class DisruptionUnit:
     @cached_property
     def started(self) -> str:
         """Return when the first of its pods started."""
-        return min([pod.run_deadline.started for pod in self.pods])
+        started: str = min(map(_STARTED, self.pods))
+        return started
 
     @cached_property
     def rank(self) -> Rank:

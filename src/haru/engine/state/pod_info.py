@@ -106,6 +106,7 @@ _READ_ONCE = (
     "shape",
     "priority",
     "scheduler_name",
+    "gated",
 )
 
 

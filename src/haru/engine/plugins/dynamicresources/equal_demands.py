@@ -87,9 +87,11 @@ def _made_for(overlay: Overlay, pods: Sequence[PodInfo], like: Sequence[ClaimUse
         statuses: Sequence[Mapping[str, Any]] = pod.status.get("resourceClaimStatuses") or ()
         if len(statuses) != len(like):
             return None
-        names = {status.get("name"): status.get("resourceClaimName") for status in statuses}
-        namespace = pod.key.namespace
-        paths += [f"{namespace}/{names.get(name)}" for name in entries]
+        namespace, names = pod.key.namespace, dict[Any, Any]()
+        for status in statuses:
+            names[status.get("name")] = status.get("resourceClaimName")
+        for name in entries:
+            paths.append(f"{namespace}/{names.get(name)}")
     in_flight = overlay.snapshot.claim_index.in_flight
     if (overlay.allocates and any(map(overlay.allocation, paths))) or (
         in_flight and any(p in in_flight for p in paths)
