@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from haru.engine.framework.options import Options
@@ -99,13 +100,11 @@ def _made_for(overlay: Overlay, pods: Sequence[PodInfo], like: Sequence[ClaimUse
         return None
     uses: list[ClaimUse] = []
     specs = [other.claim.get("spec") for other in like]
-    claims = iter(zip(paths, values_of(overlay.snapshot.claims, paths), strict=True))
-    for pod in pods:
-        uid, reserve_for = pod.key.uid, consumer(pod, None)
-        for spec, (path, claim) in zip(specs, claims, strict=False):
-            if claim is None or claim.get("spec") != spec or (claim.get("status") or {}).get("allocation"):
-                return None
-            if claim["metadata"].get("deletionTimestamp") or controller_uid_of(claim) != uid:
-                return None
-            uses.append(ClaimUse(path, claim, reserve_for))
+    claims = values_of(overlay.snapshot.claims, paths)
+    for (pod, spec), path, claim in zip(product(pods, specs), paths, claims, strict=True):
+        if claim is None or claim.get("spec") != spec or (claim.get("status") or {}).get("allocation"):
+            return None
+        if claim["metadata"].get("deletionTimestamp") or controller_uid_of(claim) != pod.key.uid:
+            return None
+        uses.append(ClaimUse(path, claim, consumer(pod, None)))
     return list(zip(*[iter(uses)] * len(like), strict=True))
