@@ -66,7 +66,9 @@ def _bound_user(snapshot: Snapshot, namespace: str, entry: Obj) -> str | None:
 
 def is_promised(snapshot: Snapshot, pod: PodInfo) -> bool:
     """Tell whether a member is pending, though assumed in a place that is kept for it: it keeps its claims."""
-    return pod.group is not None and pod.key.path in snapshot.group_state(pod.group).unscheduled
+    if pod.spec.get("nodeName") or pod.group is None:
+        return False  # as nearly all are
+    return pod.key.path in snapshot.group_state(pod.group).unscheduled
 
 
 def keep_group_reservations(base: Snapshot, going: Iterable[PodInfo]) -> Snapshot:

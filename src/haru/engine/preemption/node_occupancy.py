@@ -166,7 +166,7 @@ class NodeOccupancies:
         name, pods = occupancy.info.name, occupancy.info.pods
         claims = set(chain.from_iterable([held for use in occupancy.uses for held in use.devices.values()]))
         self._follow(base, name, claims)
-        uids = {pod.key.uid for pod in pods.values() if not is_promised(base, pod)}
+        uids = {pod.key.uid for pod in pods.values() if pod.spec.get("nodeName")}  # others may keep their claims
         uids.discard("")
         return uids.issuperset(map(self._users.__getitem__, claims))
 

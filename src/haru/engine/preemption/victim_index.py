@@ -143,12 +143,12 @@ class VictimIndex:
     def _promised_groups(self, base: Snapshot, nodes: Iterable[str]) -> set[GroupKey]:
         """Note which groups have promised members on these nodes; return them and those that had some before."""
         found: set[GroupKey] = set()
-        for name in nodes:
-            found |= self._promised_on.pop(name, set())
-            now = {pod.group for pod in _pods_on(base, (name,)) if pod.group is not None and is_promised(base, pod)}
-            if now:
-                self._promised_on[name] = now
-                found |= now
+        for name in self._promised_on.keys() & nodes:
+            found |= self._promised_on.pop(name)
+        for pod in _pods_on(base, nodes):
+            if pod.group is not None and is_promised(base, pod):
+                self._promised_on.setdefault(pod.node, set()).add(pod.group)
+                found.add(pod.group)
         return found
 
     def _begin(self, base: Snapshot) -> None:
