@@ -12,7 +12,9 @@ import pytest
 
 import virtual_time
 from haru.kube.errors import StatusError
+from haru.kube.pod_resize import Allocations
 from haru.node.agent import registration as registration_module
+from haru.node.agent.agent import Agent
 from haru.node.agent.machine import Machine
 from haru.node.agent.node_status import (
     Host,
@@ -252,3 +254,21 @@ def test_resource_that_an_operator_took_away_goes_from_allocatable(monkeypatch: 
         assert "example.com/dongle" not in node.api.node["status"]["allocatable"]
 
     virtual_time.run(run())
+
+
+def test_pod_that_wants_more_of_an_operators_resource_than_there_is_left_is_rejected(tmp_path: Path) -> None:
+    agent = Agent(SimpleNamespace(shared=None), NodeOptions("n", tmp_path, tmp_path))  # type: ignore[arg-type]
+    own = {"cpu": "4", "memory": "1Gi", "pods": "110"}
+    agent.context = SimpleNamespace(allocatable=own, allocations=Allocations())  # type: ignore[assignment]
+    node = {"status": {"allocatable": {"cpu": "1", "example.com/dongle": "4"}}}
+    agent._nodes = SimpleNamespace(get=lambda name: node)  # type: ignore[assignment]
+
+    def problem(name: str, amount: str) -> tuple[str, str] | None:
+        containers = [{"name": "main", "resources": {"requests": {name: amount}}}]
+        return agent._no_room({"metadata": {"name": "p", "uid": "p"}, "spec": {"containers": containers}})
+
+    text = "Node didn't have enough resource: example.com/dongle, requested: 5, used: 0, capacity: 4"
+    assert problem("example.com/dongle", "5") == ("OutOfexample.com/dongle", text)
+    assert problem("example.com/dongle", "4") is None
+    assert problem("cpu", "2") is None  # the agent knows better what its machine has
+    assert problem("example.com/other", "5") is None

@@ -233,7 +233,10 @@ class Agent:
     def _no_room(self, pod: Obj) -> tuple[str, str] | None:
         """Why the node has no room for a pod beside what the others were allocated."""
         assert self.context is not None
-        amounts = {name: parse_quantity(text).milli() for name, text in self.context.allocatable.items()}
+        # Beside what the machine has: what others have written into the node.
+        listed = (self._node(self.context).get("status") or {}).get("allocatable") or {}
+        listed = {**listed, **self.context.allocatable}
+        amounts = {name: parse_quantity(text).milli() for name, text in listed.items()}
         others = [self.context.allocations.allocated(other) for other in self._others(pod)]
         return admission_problem(pod, others, amounts)
 
