@@ -3,7 +3,7 @@
 import gc
 
 from haru.interrupts import end_at_once
-from haru.open_files import stand_in_for_closed_streams
+from haru.open_files import stand_in_for_closed_streams, write_what_streams_can
 
 _PORTION = 200_000
 """Objects more than before that begin a garbage collection: what a command imports and reads lives until its end."""
@@ -13,6 +13,7 @@ def main() -> int:
     """Runs the command line of this process; returns the exit status."""
     end_at_once()
     stand_in_for_closed_streams()
+    write_what_streams_can()
     gc.set_threshold(_PORTION, 10, 10)
     from haru.cli.main import main as run
 

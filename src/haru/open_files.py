@@ -6,6 +6,7 @@ Source: Go's runtime, which raises the limit, and opens /dev/null for closed str
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 
@@ -40,6 +41,12 @@ def stand_in_for_closed_streams() -> None:
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "w", closefd=False))
+
+
+def write_what_streams_can() -> None:
+    """Let stdout have question marks for the characters that its encoding lacks, rather than end the command."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def flush_or_discard() -> None:

@@ -32,6 +32,14 @@ def test_command_ends_with_one_line(command: str, streams: str, status: int, tol
     assert "Traceback" not in ended.stderr
 
 
+def test_stream_that_lacks_a_character_gets_another_in_its_place(tmp_path: Path) -> None:
+    plain = environment(tmp_path, PYTHONIOENCODING="ascii")
+    command = [sys.executable, "-m", "haru", "up", "--help"]
+    ended = subprocess.run(command, env=plain, capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "--profile NAME:COUNT,?" in ended.stdout
+
+
 def test_file_of_a_command_does_not_take_the_place_of_a_closed_stream(tmp_path: Path) -> None:
     """The lowest number that is free is given to the next file: what is printed would be written into it."""
     program = (

@@ -56,34 +56,29 @@ class _Round:
         self._cluster = cluster
         self._options = options
         pods = cluster.snapshot().pods.values()
-        self._queue = sorted((pod for pod in pods if _to_decide(pod, scheduler_name)), key=_order)
+        self._units: dict[GroupKey | str, list[PodInfo]] = {}
+        for pod in sorted((pod for pod in pods if _to_decide(pod, scheduler_name)), key=_order):
+            self._units.setdefault((pod.group if options.gates.groups else None) or pod.key.path, []).append(pod)
         self._result = RoundResult()
 
     def run(self) -> RoundResult:
         while self._pass():
             pass
-        for key in dict.fromkeys(self._group(pod) for pod in self._queue):
-            if key is not None:
-                self._result.groups[key.path] = self._state(key)
+        for unit in self._units:
+            if isinstance(unit, GroupKey):
+                self._result.groups[unit.path] = self._state(unit)
         return self._result
 
     def _pass(self) -> bool:
         """Try every undecided unit once; return whether any was decided."""
-        tried: set[GroupKey | str] = set()
         decided = False
-        for pod in self._queue:
-            unit = self._group(pod) or pod.key.path
-            if unit not in tried and not self._is_decided(unit):
-                tried.add(unit)
+        for unit in self._units:
+            if not self._is_decided(unit):
                 decided |= self._decide(unit)
         return decided
 
-    def _group(self, pod: PodInfo) -> GroupKey | None:
-        return pod.group if self._options.gates.groups else None
-
     def _members(self, unit: GroupKey | str) -> list[PodInfo]:
-        found = [pod for pod in self._queue if (self._group(pod) or pod.key.path) == unit]
-        return [pod for pod in found if pod.key.path not in self._result.bindings]
+        return [pod for pod in self._units[unit] if pod.key.path not in self._result.bindings]
 
     def _is_decided(self, unit: GroupKey | str) -> bool:
         members = self._members(unit)
