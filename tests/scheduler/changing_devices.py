@@ -11,11 +11,13 @@ from changing_cluster import HOSTNAME, NODES, ZONE, ChangingCluster, obj
 from generated_devices import API, EXTENDED, IMPLICIT, NET, GeneratedDevices
 
 from haru.engine import Decision, SchedulerCache
-from haru.engine.state import ClaimAllocation
+from haru.engine.preemption import displaced
+from haru.engine.state import ClaimAllocation, nominations_of
 
 Obj = dict[str, Any]
 Change = tuple[str, Obj | None, Obj | None]
 GROUP = "scheduling.k8s.io/v1alpha2"
+PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
 
 
 @dataclass
@@ -27,6 +29,8 @@ class Unit:
     group: str = ""
     claims: list[str] = field(default_factory=list)
     priority: int = 0
+    polite: bool = False
+    """Whether it evicts nobody."""
 
 
 class ChangingDevices(ChangingCluster):
@@ -197,6 +201,7 @@ class ChangingDevices(ChangingCluster):
         size = self.random.choice((1, 1, 1, 2, 2, 3))
         unit = Unit(name, [f"{name}-{number}" for number in range(size)], name if size > 1 else "")
         unit.priority = self.random.choice((0, 0, 5, 10))
+        unit.polite = self.chance(8)
         shared = self.made.claim_spec() if self.chance(4) else None
         alike, of_group = self.chance(2), size > 1 and self.chance(2)
         specs = [self._spec(size > 1) for _ in unit.pods]
@@ -204,6 +209,8 @@ class ChangingDevices(ChangingCluster):
         plain = self.chance(6)
         for number, pod in enumerate(unit.pods):
             spec = dict(specs[0 if alike else number], priority=unit.priority)
+            if unit.polite:
+                spec["preemptionPolicy"] = "Never"
             entries: list[Obj] = []
             status: Obj = {"phase": "Pending"}
             if shared is not None:
@@ -306,6 +313,39 @@ class ChangingDevices(ChangingCluster):
         self.coming += pods
         return changes
 
+    def halves(self, decision: Decision) -> bool:
+        """Whether a member goes alone of a gang of which others wait: their places are free then, but not before."""
+        gone = [self.objects["Pod", eviction.pod.name]["spec"] for eviction in decision.evictions if not eviction.unit]
+        groups = {spec["schedulingGroup"]["podGroupName"] for spec in gone if "schedulingGroup" in spec}
+        return any(self.members(unit) for unit in self.units.values() if unit.group in groups)
+
+    def make_room(self, unit: Unit, decision: Decision) -> list[Change]:
+        """Nominate the members, and put the victims on their way out; return what was changed at once."""
+        for key in displaced(self.cluster.snapshot(), decision, unit.priority):
+            self.cluster.forget_nomination(key)
+        self.cluster.nominate(nominations_of(decision, unit.priority))
+        changes = [self._nominated(member.pod.name, member.node or "") for member in decision.members]
+        for eviction in decision.evictions:
+            old = self.objects["Pod", eviction.pod.name]
+            metadata = {**old["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+            going = {**old, "metadata": metadata, "status": {**old["status"], "conditions": [PREEMPTED]}}
+            self.coming += [("Pod", old, going), ("Pod", going, None)]
+        return changes
+
+    def give_up(self, unit: Unit) -> list[Change]:
+        """Take back the nominations of a unit that was refused."""
+        for pod in self.members(unit):
+            known = self.cluster.snapshot().pods[f"default/{pod['metadata']['name']}"]
+            self.cluster.forget_nomination(known.key)
+        return [self._nominated(name, "") for name in unit.pods]
+
+    def _nominated(self, name: str, node: str) -> Change:
+        old = self.objects["Pod", name]
+        status = {key: value for key, value in old["status"].items() if key != "nominatedNodeName"}
+        change = self.put({**old, "status": {**status, **({"nominatedNodeName": node} if node else {})}})
+        self.take(*change)
+        return change
+
     def _claim_object(self, allocation: ClaimAllocation) -> Obj:
         if allocation.new_claim is not None:
             made = allocation.new_claim
@@ -375,8 +415,17 @@ class ChangingDevices(ChangingCluster):
         return None
 
     def anew(self, decision_cache: Any = None) -> SchedulerCache:
-        """The same cluster, read at once."""
+        """The same cluster, read at once, by a scheduler that remembers what it ordered."""
         cluster = SchedulerCache(decision_cache)
         for one in self.objects.values():
             cluster.apply(one)
+        known = self.cluster.snapshot()
+        cluster.nominate(known.pod_index.nominations.values())
+        for path in known.podgroup_index.evicted:
+            # What only who saw it can know: the group lost a member by eviction.
+            spec = {"nodeName": NODES[0], "schedulingGroup": {"podGroupName": path.split("/")[1]}}
+            lost = obj("Pod", "lost", spec=spec, status={"phase": "Running", "conditions": [PREEMPTED]})
+            lost["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            cluster.apply(lost)
+            cluster.remove(lost)
         return cluster

@@ -144,8 +144,8 @@ class Bench:
         request = {"name": "r", "exactly": {"deviceClassName": device_class, "count": count}}
         return await self.create(CLAIMS, {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}})
 
-    async def gang(self, name: str, minimum: int) -> Obj:
-        spec = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
+    async def gang(self, name: str, minimum: int, **more: Any) -> Obj:
+        spec = {"schedulingPolicy": {"gang": {"minCount": minimum}}, **more}
         return await self.create(GROUPS, {"metadata": {"name": name}, "spec": spec})
 
     async def delete(self, name: str) -> None:

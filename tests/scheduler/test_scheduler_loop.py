@@ -199,10 +199,12 @@ def test_gang_with_members_of_another_scheduler_reports_reason() -> None:
     play(scenario)
 
 
-async def half_bound(bench: Bench, names: str = "abc", done: int = 1, *, claims: bool = True) -> list[str]:
+async def half_bound(
+    bench: Bench, names: str = "abc", done: int = 1, *, claims: bool = True, **group: Any
+) -> list[str]:
     """A gang of which the scheduler was killed after one binding, or two; its cpu is all there is."""
     await bench.node("n1", cpu=len(names), gpus=len(names))
-    await bench.gang("g", len(names))
+    await bench.gang("g", len(names), **group)
     sent = 0
 
     def only_one(method: str, path: str) -> bool:
@@ -242,6 +244,22 @@ def test_restarted_scheduler_completes_half_bound_gang_first(names: str, done: i
         assert not await bench.node_of("competitor")
         for name in waiting:
             assert "nominatedNodeName" not in (await bench.api.get(PODS, name, NS))["status"]
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("claims", [False, True])
+def test_half_bound_gang_that_goes_as_a_whole_makes_room_for_who_is_more_important(claims: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        waiting = await half_bound(bench, claims=claims, disruptionMode="PodGroup")
+        await bench.pod("competitor", cpu="3", priorityClassName="system-cluster-critical")
+        await bench.start_scheduler()
+        await asyncio.sleep(1)
+        (bound,) = {"a", "b", "c"}.difference(waiting)
+        assert (await bench.api.get(PODS, bound, NS))["metadata"].get("deletionTimestamp")
+        await bench.delete(bound)
+        await bench.eventually_bound("competitor")
+        assert [await bench.node_of(name) for name in waiting] == ["", ""]
 
     play(scenario)
 
