@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
+from dashboard_pages import FixedWatch, browser_of
+from engine_objects import pod
 
 from haru.accounting.history import NAME, History
 from haru.dashboard.template_engine import HERE
 from haru.dashboard.views.looks import COLOURS, MOST_APART, PATTERNS, SHOWN_SECONDS, Looks
 from haru.dashboard.views.workloads import OTHER, Workload
 from haru.embedded.usage import RecordedLooks
+from haru.engine import SchedulerCache
 
 
 def works(count: int, prefix: str = "w") -> list[Workload]:
@@ -52,6 +56,22 @@ def test_new_work_takes_a_look_that_nothing_shown_lately_has() -> None:
     shown = looks_of(looks, works(COLOURS * PATTERNS - 1), 2 * SHOWN_SECONDS)
     one = Workload("team-0", "job/one-more")
     assert looks_of(looks, [*shown, one], 2 * SHOWN_SECONDS + 1)[one] not in shown.values()
+
+
+@pytest.mark.parametrize("path", ["/", "/map", "/queue", "/timeline"])
+async def test_pages_give_looks_in_the_one_thread_that_draws(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    show = Looks.show
+
+    def noted(looks: Looks, works: Iterable[Workload], now: float) -> None:
+        threads.append(threading.current_thread().name)
+        show(looks, works, now)
+
+    monkeypatch.setattr(Looks, "show", noted)
+    async with browser_of(FixedWatch(SchedulerCache.of([pod("p", cpu="99")]).snapshot())) as browser:
+        threads.clear()
+        assert (await browser.get(path)).status_code == 200
+    assert threads and all(name.startswith("dashboard pages") for name in threads)
 
 
 def test_looks_of_thousands_are_given_by_name_alone() -> None:

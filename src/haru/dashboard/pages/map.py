@@ -21,7 +21,7 @@ async def cluster_map(asked: Asked) -> Answer:
     view, chosen, places = asked.view, asked.chosen, asked.services.places
     by: By = next((each for each, _ in BYS if each == asked.query.get("by")), "node")
     found = await asked.compute(lambda: device_map(view.snapshot, view.layouts, chosen, places, by))
-    LOOKS.show([work for work, _ in found.holders], time.monotonic())
+    await asked.compute(lambda: LOOKS.show([work for work, _ in found.holders], time.monotonic()))
     drawn = sum(len(place.cards) for place in found.places)
     zoom, colour = zoom_for(drawn, asked.query.get("zoom", "")), asked.query.get("colour", "")
     values: dict[str, object] = {

@@ -25,7 +25,8 @@ async def overview_page(asked: Asked) -> Answer:
     view, chosen, services = asked.view, asked.chosen, asked.services
     found = await asked.compute(lambda: device_map(view.snapshot, view.layouts, chosen, services.places))
     queue = await asked.compute(lambda: waiting_work(view.snapshot, chosen, services.pods))
-    LOOKS.show([*(work for work, _ in found.holders), *(each.workload for each in queue)], time.monotonic())
+    works = [*(work for work, _ in found.holders), *(each.workload for each in queue)]
+    await asked.compute(lambda: LOOKS.show(works, time.monotonic()))
     explanations = await services.explanations.of(view.snapshot, queue[:_MOST_EXPLAINED], _WAIT_SECONDS)
     shown = await asked.compute(lambda: overview(found, queue, explanations, services.prices))
     history, why = None, "No history of usage is read here."

@@ -16,7 +16,7 @@ async def queue(asked: Asked) -> Answer:
     """List what waits, with the explanations that are there after a moment."""
     view, pods = asked.view, asked.services.pods
     found = await asked.compute(lambda: waiting_work(view.snapshot, asked.chosen, pods))
-    LOOKS.show([each.workload for each in found], time.monotonic())
+    await asked.compute(lambda: LOOKS.show([each.workload for each in found], time.monotonic()))
     explanations = await asked.services.explanations.of(view.snapshot, found)
     table = await asked.compute(lambda: queue_table(found, explanations, asked.query))
     by_work = {each.workload: each for each in found}
