@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from haru.event_loop import abort, cancelled
+from haru.kube.go_values import dial_problem
 
 HIJACK = "haru.hijack"
 """ASGI extension: a function that takes the connection over and returns it as `ByteStream`."""
@@ -130,8 +131,10 @@ async def open_upgrade(upstream: Upstream, request: UpgradeRequest, seconds: flo
         raise UpgradeError(f"{where}: no answer within {seconds:g} s") from None
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
         raise UpgradeError(f"{where}: it did not answer as HTTP: {error}") from error
-    except OSError as error:
+    except ssl.SSLError as error:
         raise UpgradeError(f"{where}: {error}") from error
+    except OSError as error:
+        raise UpgradeError(dial_problem(upstream.host, upstream.port, error)) from error
     finally:
         if stream is not None:
             stream.writer.close()

@@ -1,8 +1,12 @@
-"""Connections by which requests of users are passed on to other API servers: peers, and extension API servers."""
+"""Connections by which requests of users are passed on to other servers, and why one was not reached."""
 
 from __future__ import annotations
 
+import ssl
 from typing import TYPE_CHECKING
+
+from haru.kube.errors import StatusError
+from haru.kube.go_values import dial_problem
 
 if TYPE_CHECKING:
     import aiohttp
@@ -27,3 +31,18 @@ def passing_session(connect_seconds: float) -> aiohttp.ClientSession:
         max_line_size=_LINE_BYTES,
         max_field_size=_LINE_BYTES,
     )
+
+
+def unreached(error: BaseException, silence: str = "no answer in time") -> str:
+    """Say why a server was not reached, without what a library shows of itself; `silence` where it did not answer."""
+    import aiohttp
+
+    if isinstance(error, StatusError):
+        return error.message
+    if isinstance(error, TimeoutError):
+        return silence
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"tls: failed to verify certificate: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, ssl.SSLError):
+        return dial_problem(error.host, error.port or 0, error.os_error)
+    return str(error) or type(error).__name__

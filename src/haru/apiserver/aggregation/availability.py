@@ -8,7 +8,6 @@ Source: kube-aggregator's remote availability controller, as behaviour: conditio
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,10 +15,10 @@ from typing import Any
 import orjson
 
 from haru.apiserver.aggregation.client import ExtensionClient, ServiceReference, reference_of
+from haru.apiserver.upstream_session import unreached
 from haru.event_loop import cancelled, imported
 from haru.kube.api_services import AVAILABLE, group_version_of
 from haru.kube.errors import StatusError
-from haru.kube.go_values import dial_problem
 from haru.kube.meta import Obj
 
 ATTEMPTS = 3
@@ -126,20 +125,7 @@ async def _document(link: ExtensionClient, service: Obj, path: str) -> Any:
     except orjson.JSONDecodeError:
         raise DiscoveryFailed("the answer is no JSON") from None
     except (StatusError, aiohttp.ClientError, OSError, ValueError) as error:
-        raise DiscoveryFailed(reason_of(error)) from None
-
-
-def reason_of(error: BaseException) -> str:
-    """Why a server was not reached."""
-    import aiohttp
-
-    if isinstance(error, StatusError):
-        return error.message
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"tls: failed to verify certificate: {error.certificate_error}"
-    if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, ssl.SSLError):
-        return dial_problem(error.host, error.port or 0, error.os_error)
-    return str(error) or type(error).__name__
+        raise DiscoveryFailed(unreached(error)) from None
 
 
 def _resources(document: Any) -> list[Obj]:

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from haru.apiserver.aggregation.availability import reason_of
 from haru.apiserver.aggregation.client import ExtensionClient
 from haru.apiserver.aggregation.remote import is_available
 from haru.apiserver.peers.proxy import AnswerStream, identity_headers
@@ -20,6 +19,7 @@ from haru.apiserver.peers.routes import target_of
 from haru.apiserver.proxy.kubelets.connections import ANSWER_DROPPED, Tunnel, passed_headers
 from haru.apiserver.request.http import Request, Response, text_response
 from haru.apiserver.streams import OpenStreams
+from haru.apiserver.upstream_session import unreached
 from haru.event_loop import imported
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj
@@ -122,7 +122,7 @@ def _answer_headers(answer: aiohttp.ClientResponse) -> list[tuple[bytes, bytes]]
 
 
 def _unreached(request: Request, service: Obj, error: Exception) -> Response:
-    why = "no answer in time" if isinstance(error, TimeoutError) else reason_of(error)
+    why = unreached(error)
     _LOG.warning("%s %s: %s was not reached: %s", request.method, request.path, service["metadata"]["name"], why)
     if isinstance(error, StatusError):
         return unavailable()

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from haru.apiserver.audit.entries import HEAD, Entry, Losses
 from haru.apiserver.audit.log import TRUNCATE
 from haru.apiserver.audit_options import Delivery, WebhookTarget
+from haru.apiserver.upstream_session import unreached
 from haru.event_loop import imported
-from haru.kube.go_values import dial_problem
 
 if TYPE_CHECKING:
     import aiohttp
@@ -232,7 +232,7 @@ class AuditWebhook:
                 await self._post_once(body)
                 return True
             except (_Failed, TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-                why = _why(error)
+                why = unreached(error, f"no answer within {REQUEST_SECONDS:g} s")
         self.losses.add(PLUGIN, events, f'Post "{self._target.url}": {why}')
         return False
 
@@ -262,16 +262,3 @@ class AuditWebhook:
             # Read to its end the connection can be used again; a long answer costs it.
             while left > 0 and (more := await answer.content.read(left)):
                 left -= len(more)
-
-
-def _why(error: Exception) -> str:
-    """What went wrong with a request, without what a library shows of itself."""
-    import aiohttp
-
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"tls: failed to verify certificate: {error.certificate_error}"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return dial_problem(error.host, error.port or 0, error.os_error)
-    if isinstance(error, TimeoutError):
-        return f"no answer within {REQUEST_SECONDS:g} s"
-    return str(error) or type(error).__name__

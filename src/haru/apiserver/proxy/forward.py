@@ -19,9 +19,9 @@ from haru.apiserver.proxy.links import Links, Page
 from haru.apiserver.proxy.targets import ProxyRequest, ProxyTarget, TargetResolver
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
+from haru.apiserver.upstream_session import unreached
 from haru.event_loop import imported
 from haru.kube.errors import StatusError, bad_request_error
-from haru.kube.go_values import dial_problem
 from haru.upgrade_proxy import HIJACK, UpgradeError, UpgradeRequest, Upstream, open_upgrade, wants_upgrade
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Proxy:
                     skip_auto_headers=("accept", "accept-encoding", "content-type", "user-agent"),
                 )
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            why = _why(error, place)
+            why = unreached(error, f"no answer from {place.netloc}")
             raise StatusError(503, "ServiceUnavailable", f"error trying to reach service: {why}") from error
 
     def _answer(self, request: Request, place: ProxyTarget, prefix: str, answer: aiohttp.ClientResponse) -> Response:
@@ -147,13 +147,3 @@ def _is_page(answer: aiohttp.ClientResponse) -> bool:
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     packed = answer.headers.get("Content-Encoding", "identity").lower() != "identity"
     return kind == "text/html" and not packed and "Location" not in answer.headers
-
-
-def _why(error: Exception, place: ProxyTarget) -> str:
-    import aiohttp
-
-    if isinstance(error, TimeoutError):
-        return f"no answer from {place.netloc}"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return dial_problem(place.address, place.port, error.os_error)
-    return str(error) or type(error).__name__

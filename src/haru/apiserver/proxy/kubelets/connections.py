@@ -21,6 +21,7 @@ from haru.apiserver.proxy.kubelets.client import Endpoint, Kubelets
 from haru.apiserver.registry.subresources.pods import chosen_container
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
+from haru.apiserver.upstream_session import unreached
 from haru.event_loop import imported
 from haru.kube.errors import StatusError, bad_request_error, method_not_allowed_error, not_found_error
 from haru.kube.meta import Obj
@@ -144,9 +145,8 @@ class KubeletProxy:
             async with asyncio.timeout(HEAD_SECONDS):
                 answer: aiohttp.ClientResponse = await sent
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise StatusError(
-                503, "ServiceUnavailable", f"error trying to reach service: {error or 'no answer'}"
-            ) from error
+            why = f"error trying to reach service: {unreached(error)}"
+            raise StatusError(503, "ServiceUnavailable", why) from error
         headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
         kept = [(name, value) for name, value in headers if name.decode("latin-1") not in ANSWER_DROPPED]
         stream = AnswerStream(self._streams, answer).run

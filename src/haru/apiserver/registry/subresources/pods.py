@@ -17,6 +17,7 @@ from haru.apiserver.registry.verbs import patch_with, update_with
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Response, text_response
 from haru.apiserver.streams import OpenStreams
+from haru.apiserver.upstream_session import unreached
 from haru.event_loop import imported
 from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error, not_found_error
@@ -56,7 +57,7 @@ async def log_of(call: Call, kubelets: Kubelets, endpoint: Endpoint, container: 
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         if answer is not None:
             answer.close()
-        why = str(error) or f"no answer within {kubelets.seconds:g} s"
+        why = unreached(error, f"no answer within {kubelets.seconds:g} s")
         raise StatusError(500, "InternalError", f'Get "https://{endpoint.netloc}{target}": {why}') from error
     assert answer is not None
     if answer.status != 200:
