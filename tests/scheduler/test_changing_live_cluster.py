@@ -55,6 +55,8 @@ class LiveCluster:
     async def prepare(self) -> None:
         for value in (0, 5, 10):
             await self._bench.create(_PRIORITIES, {"metadata": {"name": f"p{value}"}, "value": value})
+            polite = {"metadata": {"name": f"p{value}-polite"}, "value": value, "preemptionPolicy": "Never"}
+            await self._bench.create(_PRIORITIES, polite)
         await self._api.delete(CLASSES, "gpu")
         label = {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}}
         await self._api.patch(_NAMESPACES, NS, label)
@@ -178,7 +180,7 @@ class LiveCluster:
         spec = dict(one["spec"])
         if "priority" in spec:
             spec.pop("priority")
-            spec["priorityClassName"] = f"p{unit.priority}"
+            spec["priorityClassName"] = f"p{unit.priority}" + "-polite" * unit.polite
         if one["kind"] == "Pod":
             for member in {"containers", "initContainers"} & spec.keys():
                 spec[member] = [_container(each) for each in spec[member]]
