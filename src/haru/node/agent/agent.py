@@ -30,7 +30,7 @@ from haru.kube.quantity import parse_quantity
 from haru.node.agent.context import Cgroups, Context, RuntimeInfo
 from haru.node.agent.log_rotation import ContainerLogManager
 from haru.node.agent.machine import own_address, read_machine
-from haru.node.agent.node_status import Host, allocatable, node_labels
+from haru.node.agent.node_status import Host, allocatable, amounts_of_pods, node_labels
 from haru.node.agent.object_cache import Objects
 from haru.node.agent.options import NodeOptions
 from haru.node.agent.registration import NODES, Registration
@@ -134,6 +134,7 @@ class Agent:
         if options.cgroups.per_qos:
             tree = SystemdTree() if systemd else FileTree(found)
         rule, amounts = _memory_qos(options, found), allocatable(options, machine)
+        whole = amounts_of_pods(options, machine)
         return Context(
             client=self._client,
             runtime=runtime,
@@ -145,7 +146,7 @@ class Agent:
             objects=Objects(self._client, self._objects_changed),
             handler_runner=HandlerRunner(runtime),
             devices=self._devices,
-            cgroups=Cgroups(found, tree, rule, QosGroups(tree, rule, options.cgroups.root, self._active)),
+            cgroups=Cgroups(found, tree, rule, QosGroups(tree, rule, options.cgroups.root, self._active, whole)),
             ranges=await asyncio.to_thread(_ranges, options),
             runtime_info=RuntimeInfo(version.runtime_name, version.runtime_version, *await _features(runtime)),
             allocatable=amounts,
@@ -178,7 +179,7 @@ class Agent:
                 await asyncio.wait_for(context.services.wait_synced(), _SERVICES_SECONDS)
             await pods.wait_synced()
             group.create_task(self._relist(context, starter), name="relist")
-            group.create_task(context.cgroups.qos_groups.run(), name="groups above pods")
+            group.create_task(context.cgroups.qos_groups.run(registration.tell), name="groups above pods")
             group.create_task(ContainerLogManager(context.runtime, self._running).run(), name="logs")
             group.create_task(self._storage_eviction(context).run(), name="limits of storage")
             _log.info("node %s runs pods on %s", self._options.name, context.runtime_info.name)

@@ -14,6 +14,7 @@ from haru.kube.meta import Obj, get_condition
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.machine import Machine
 from haru.node.agent.options import NodeOptions
+from haru.node.cgroups.amounts import Amounts, shares_of
 from haru.proto import cri_pb2 as cri
 
 KUBELET_VERSION = "v1.36.0"
@@ -59,6 +60,13 @@ def allocatable(options: NodeOptions, machine: Machine) -> dict[str, str]:
             left -= parse_quantity(str(sum(machine.huge_pages.values())))
         found[name] = str(left) if left.nano > 0 else "0"
     return found
+
+
+def amounts_of_pods(options: NodeOptions, machine: Machine) -> Amounts:
+    """What all pods may have together. Huge pages are no part of the memory that is bounded so."""
+    found = capacity(options, machine)
+    left = {name: parse_quantity(found[name]) - parse_quantity(options.reserved.get(name, "0")) for name in found}
+    return Amounts(shares_of(left["cpu"].milli()), 0, max(0, left["memory"].value()))
 
 
 def with_resources_of_others(wanted: Obj, stored: Mapping[str, Any]) -> Obj:

@@ -74,7 +74,7 @@ class Registration:
 
     def tell_start(self) -> None:
         """Tell that the agent has started."""
-        self._tell("Starting", "Starting kubelet.")
+        self.tell("Normal", "Starting", "Starting kubelet.")
 
     async def register(self) -> Obj:
         """Make the node, or take over the one of this name. Raises StatusError, OSError."""
@@ -115,7 +115,7 @@ class Registration:
         self._reported = now
         self._tell_boot(stored)
         for reason in condition_events(stored, wanted["conditions"]):
-            self._tell(reason, f"Node {self._options.name} status is now: {reason}")
+            self.tell("Normal", reason, f"Node {self._options.name} status is now: {reason}")
 
     async def _keep_labels(self, stored: Obj) -> None:
         """Put labels right that say what kind of machine this is, by which pods choose it."""
@@ -124,7 +124,8 @@ class Registration:
         if wrong:
             await self._client.patch(NODES, self._options.name, {"metadata": {"labels": wrong}})
 
-    def _tell(self, reason: str, message: str, type: EventType = "Normal") -> None:
+    def tell(self, type: EventType, reason: str, message: str) -> None:
+        """Tell an event of the node."""
         name = self._options.name
         about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name}}
         self._recorder.event(about, type, reason, message)
@@ -135,14 +136,14 @@ class Registration:
         boot, told = self._host.machine.boot_id, self._has_told_boot
         self._has_told_boot = True
         if before and boot and before != boot and not told:
-            self._tell("Rebooted", f"Node {self._options.name} has been rebooted, boot id: {boot}", "Warning")
+            self.tell("Warning", "Rebooted", f"Node {self._options.name} has been rebooted, boot id: {boot}")
 
     def _tell_unschedulable(self, stored: Obj) -> None:
         """Tell when an operator cordons the node, and when it takes pods again."""
         now = bool((stored.get("spec") or {}).get("unschedulable"))
         if now != self._unschedulable:
             reason = "NodeNotSchedulable" if now else "NodeSchedulable"
-            self._tell(reason, f"Node {self._options.name} status is now: {reason}")
+            self.tell("Normal", reason, f"Node {self._options.name} status is now: {reason}")
         self._unschedulable = now
 
     async def _status(self, stored: Obj) -> Obj:
