@@ -59,16 +59,20 @@ def _bound_user(snapshot: Snapshot, namespace: str, entry: Obj) -> str | None:
     """Return the path of the pod of an entry of `reservedFor`; None if it is not bound, or is another pod now."""
     path, uid = f"{namespace}/{entry.get('name') or ''}", entry.get("uid")
     pod = snapshot.pods.get(path)
-    if pod is None or not pod.node or (uid and uid != pod.key.uid) or is_promised(snapshot, pod):
+    if pod is None or not pod.node or (uid and uid != pod.key.uid) or promised_members(snapshot, (pod,)):
         return None
     return path
 
 
-def is_promised(snapshot: Snapshot, pod: PodInfo) -> bool:
-    """Tell whether a member is pending, though assumed in a place that is kept for it: it keeps its claims."""
-    if pod.spec.get("nodeName") or pod.group is None:
-        return False  # as nearly all are
-    return pod.key.path in snapshot.group_state(pod.group).unscheduled
+def promised_members(snapshot: Snapshot, pods: Iterable[PodInfo]) -> list[tuple[PodInfo, GroupKey]]:
+    """Return those of some pods that are pending members, though assumed in places kept for them, with their groups.
+
+    They keep their claims.
+    """
+    if not snapshot.promised:  # as nearly always: no pod is looked at
+        return []
+    members = [(pod, pod.group) for pod in pods if pod.group is not None and pod.key.path in snapshot.promised]
+    return [(pod, group) for pod, group in members if pod.key.path in snapshot.group_state(group).unscheduled]
 
 
 def keep_group_reservations(base: Snapshot, going: Iterable[PodInfo]) -> Snapshot:
@@ -147,7 +151,8 @@ def _claims_without(base: Snapshot, pods: Sequence[PodInfo]) -> tuple[dict[str, 
     """Return the claims that differ without some pods, and the paths of those that are free then."""
     claims: dict[str, Obj | None] = {}
     free: list[str] = []
-    paths, uids = _claims_of(base, pods), {pod.key.uid for pod in pods if pod.key.uid and not is_promised(base, pod)}
+    paths, uids = _claims_of(base, pods), {pod.key.uid for pod in pods if pod.key.uid}
+    uids.difference_update([pod.key.uid for pod, _ in promised_members(base, pods)])
     state: _State | None = None
     for path, claim in zip(paths, values_of(base.claims, paths), strict=True):
         if claim is None:

@@ -19,7 +19,7 @@ from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.equivalence.node_device_classes import NodeDeviceClass, classified_nodes_of
 from haru.engine.preemption.change_log import ChangeLog
-from haru.engine.preemption.dry_run import claim_users, is_promised
+from haru.engine.preemption.dry_run import claim_users, promised_members
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing, mark_of, values_of, written_since
 from haru.engine.state.node_info import NodeInfo
@@ -166,8 +166,8 @@ class NodeOccupancies:
         name, pods = occupancy.info.name, occupancy.info.pods
         claims = set(chain.from_iterable([held for use in occupancy.uses for held in use.devices.values()]))
         self._follow(base, name, claims)
-        uids = {pod.key.uid for pod in pods.values() if pod.spec.get("nodeName")}  # others may keep their claims
-        uids.discard("")
+        uids = {pod.key.uid for pod in pods.values()}
+        uids.difference_update(("", *[pod.key.uid for pod, _ in promised_members(base, pods.values())]))
         return uids.issuperset(map(self._users.__getitem__, claims))
 
     def _follow(self, base: Snapshot, name: str, claims: Collection[str]) -> None:
@@ -187,8 +187,9 @@ class NodeOccupancies:
         Otherwise it may change when other pods come or go, though node and claims stay the same.
         """
         frees, pods, known = occupancy.frees, occupancy.info.pods, self._users
-        by_uid = {pod.key.uid: path for path, pod in pods.items() if not is_promised(base, pod)}
-        by_uid.pop("", None)
+        by_uid = {pod.key.uid: path for path, pod in pods.items()}
+        for uid in ("", *[pod.key.uid for pod, _ in promised_members(base, pods.values())]):
+            by_uid.pop(uid, None)
         cacheable = True
         for claim, bits in bits_by_claim.items():
             user = by_uid.get(known[claim] or "")

@@ -310,6 +310,7 @@ def _with_placements(snapshot: Snapshot, kept: Iterable[NominatedPlacement]) -> 
         # Other pods must not rely on these allocations before they are written: they may not come about.
         claim_index=snapshot.claim_index.with_in_flight(claims),
         allocated=allocated,
+        promised=snapshot.promised | pods.keys(),
     )
 
 

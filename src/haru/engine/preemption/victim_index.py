@@ -19,7 +19,7 @@ from haru.engine.preemption.disruption_units import (
     whole_unit,
     with_priorities,
 )
-from haru.engine.preemption.dry_run import is_promised
+from haru.engine.preemption.dry_run import promised_members
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing, values_of
 from haru.engine.state.decision import GroupKey
@@ -145,10 +145,9 @@ class VictimIndex:
         found: set[GroupKey] = set()
         for name in self._promised_on.keys() & nodes:
             found |= self._promised_on.pop(name)
-        for pod in _pods_on(base, nodes):
-            if pod.group is not None and is_promised(base, pod):
-                self._promised_on.setdefault(pod.node, set()).add(pod.group)
-                found.add(pod.group)
+        for pod, group in promised_members(base, _pods_on(base, nodes)) if base.promised else ():
+            self._promised_on.setdefault(pod.node, set()).add(group)
+            found.add(group)
         return found
 
     def _begin(self, base: Snapshot) -> None:

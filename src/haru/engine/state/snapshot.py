@@ -156,7 +156,8 @@ class Snapshot:
     `others` are the objects of PodGroups, device classes and the kinds without an index, by kind. `reservation` keeps
     places for the head of the queue.
     `next_pass` is the cluster after pending evictions, with the nominated pods: a placement must fit in both passes
-    (`preemption.nominated_placements`). It may have a next pass of its own.
+    (`preemption.nominated_placements`). It may have a next pass of its own. `promised` are the paths of pending
+    pods that this snapshot has in places that are kept for them.
     `node_device_classes` says which nodes have equal devices. `decision_cache` keeps results for later decisions.
     """
 
@@ -173,6 +174,7 @@ class Snapshot:
     claim_index: ClaimIndex
     reservation: BackfillReservation | None = None
     next_pass: Snapshot | None = None
+    promised: frozenset[str] = frozenset()
     node_device_classes: NodeDeviceClasses | None = field(default=None, repr=False)
     decision_cache: DecisionCache = field(default_factory=DecisionCache, repr=False)
 
