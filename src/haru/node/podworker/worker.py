@@ -24,6 +24,7 @@ from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
 from haru.kube.pod_claims import FAILED_PREPARE
+from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
 from haru.node.agent.context import Context
 from haru.node.agent.images import StartError
@@ -33,6 +34,7 @@ from haru.node.dra.devices import DevicesError, Prepared
 from haru.node.podworker.attempts import next_attempt, target_id
 from haru.node.podworker.container_kill import ContainerKiller, KillTarget, grace_of
 from haru.node.podworker.container_start import ContainerStart, ContainerStarter, PodInputs, VolumesError
+from haru.node.podworker.failed_mounts import FailedMounts
 from haru.node.podworker.observed import CREATED, EXITED, SeenContainer, SeenPod
 from haru.node.podworker.plan import Kill, Pauses, Plan, container_hash, container_specs, crash_key, decide
 from haru.node.podworker.pod_cleanup import PodCleanup
@@ -85,6 +87,7 @@ class PodWorker:
         self._runtime_status = RuntimeStatus(context.runtime, uid)
         self._killer = ContainerKiller(context, self.wake)
         self._prober = Prober(context.handler_runner, context.recorder, self.wake)
+        self._failed_mounts = FailedMounts(context.recorder)
         self._status_manager = StatusManager(context)
         self._sandboxes = Sandboxes(context)
         self._resizer = PodResizer(context, self._sandboxes)
@@ -249,19 +252,17 @@ class PodWorker:
 
         Only the first time: what a pod with a sandbox has in its volumes stays as it was, whatever has gone since.
         """
+        problems: Sequence[str] = ()
+        sources: ReferencedObjects | None = None
         try:
             sources = await self._context.objects.want(pod)
-        except ConfigError as error:
-            self._context.recorder.event(pod, "Warning", "FailedMount", str(error))
-            return None
-        try:
             await self._starter.volumes(pod, sources, facts)
+        except ConfigError as error:
+            problems = (str(error),)
         except VolumesError as error:
-            for text in error.problems:
-                self._context.recorder.event(pod, "Warning", "FailedMount", text)
-            if first:
-                return None
-        return PodInputs(sources, facts)
+            problems = error.problems
+        self._failed_mounts.tell(pod, problems, time.monotonic())
+        return None if sources is None or (first and problems) else PodInputs(sources, facts)
 
     async def _make_sandbox(self, pod: Obj, attempt: int, seen: SeenPod) -> bool:
         for sandbox in seen.sandboxes:
