@@ -245,6 +245,19 @@ def test_pod_says_why_it_failed_when_nothing_of_it_runs_any_more() -> None:
     assert (over["phase"], over["reason"], over["message"]) == ("Failed", *evicted)
 
 
+def test_status_says_whether_a_mount_is_read_only_with_what_is_below_it() -> None:
+    mounts = [
+        {"name": "w", "mountPath": "/w"},
+        {"name": "r", "mountPath": "/r", "readOnly": True},
+        {"name": "d", "mountPath": "/d", "readOnly": True, "recursiveReadOnly": "IfPossible"},
+    ]
+    made = pod({"name": "a", "volumeMounts": mounts})
+    for has, deep in ((False, "Disabled"), (True, "Enabled")):
+        (status,) = told(made, seen(one("a")), recursive_read_only=has)["containerStatuses"]
+        found = [mount.get("recursiveReadOnly") for mount in status["volumeMounts"]]
+        assert found == [None, "Disabled", deep]
+
+
 def test_condition_transition_times_are_kept() -> None:
     first = told(pod("a"), seen())
     later = pod_status(pod("a", status=first), seen(one("a")), StatusInputs(), "2026-11-22T10:00:00Z")

@@ -433,6 +433,7 @@ class PodWorker:
             is_rejected=self._state.is_rejected,
             resources=self._resizer.reported(pod, seen),
             resizes=self._resizer.conditions,
+            recursive_read_only=self._context.runtime_info.has_recursive_read_only,
         )
         try:
             answer = await self._status_manager.update(pod, seen, known)

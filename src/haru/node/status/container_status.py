@@ -58,6 +58,8 @@ class StatusInputs:
     """By container: the part of its status that says what it was allocated and what it has."""
     resizes: Sequence[tuple[str, str, str]] = ()
     """Conditions about a resize that are true: type, reason, message."""
+    recursive_read_only: bool = False
+    """Whether the runtime mounts what is below a volume read-only, too."""
 
 
 def end_unstarted(pod: Obj, init: Sequence[Obj], main: Sequence[Obj]) -> None:
@@ -138,7 +140,7 @@ def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: Status
         status["started"] = started
     if newest.runs and newest.user is not None:
         status["user"] = {"linux": dict(newest.user)}
-    return status | known.resources.get(container["name"], {}) | _volume_mounts(container)
+    return status | known.resources.get(container["name"], {}) | _volume_mounts(container, known)
 
 
 def _unseen(pod: Obj, container: Mapping[str, Any], known: StatusInputs, group: ContainerGroup) -> Obj:
@@ -170,7 +172,7 @@ def _unseen(pod: Obj, container: Mapping[str, Any], known: StatusInputs, group: 
                 text = "The container could not be located when the pod was deleted.  The container used to be Running"
                 status["lastState"] = {"terminated": {**_LOST, "message": text}}
                 status["restartCount"] = before.get("restartCount", 0) + 1
-    return status | _volume_mounts(container)
+    return status | _volume_mounts(container, known)
 
 
 def _initial(pod: Obj) -> str:
@@ -218,11 +220,12 @@ def _started_and_ready(
     return started, ready
 
 
-def _volume_mounts(container: Mapping[str, Any]) -> Obj:
+def _volume_mounts(container: Mapping[str, Any], known: StatusInputs) -> Obj:
     mounts = []
     for mount in container.get("volumeMounts") or ():
         entry: Obj = {"name": mount["name"], "mountPath": mount["mountPath"]}
         if mount.get("readOnly"):
-            entry |= {"readOnly": True, "recursiveReadOnly": "Disabled"}
+            whole = known.recursive_read_only and (mount.get("recursiveReadOnly") or "Disabled") != "Disabled"
+            entry |= {"readOnly": True, "recursiveReadOnly": "Enabled" if whole else "Disabled"}
         mounts.append(entry)
     return {"volumeMounts": mounts} if mounts else {}
