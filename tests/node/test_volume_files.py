@@ -385,6 +385,19 @@ def test_host_path_is_created_on_demand(tmp_path: Path) -> None:
     assert (tmp_path / "f").is_file()
 
 
+@pytest.mark.parametrize(
+    ("kind", "call", "why"), [("FileOrCreate", "open", "d/f"), ("DirectoryOrCreate", "mkdir", "f/d")]
+)
+def test_host_path_that_can_not_be_created_is_told_as_a_kubelet_does(
+    tmp_path: Path, kind: str, call: str, why: str
+) -> None:
+    (tmp_path / "f").touch()
+    path = tmp_path / why
+    volume = {"name": "v", "hostPath": {"path": str(path), "type": kind}}
+    with pytest.raises(ConfigError, match=f"^{call} {path}: (no such file or|not a) directory$"):
+        PodVolumes(tmp_path).make(pod_with(volume), volume, None)
+
+
 def test_unsupported_volume_type_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match='volume "v": persistentVolumeClaim is not supported on this node'):
         PodVolumes(tmp_path).volume("u", {"name": "v", "persistentVolumeClaim": {}})

@@ -30,11 +30,15 @@ _TYPES: Final[Mapping[str, _Type]] = {
 
 
 def check_host_path(path: Path, kind: str) -> None:
-    """Have at a path what a hostPath volume of a type needs. Raises `ConfigError`, OSError."""
+    """Have at a path what a hostPath volume of a type needs. Raises `ConfigError`."""
     if not kind:
         return
     wanted = _TYPES[kind]
     if wanted.create is not None and not path.exists():
-        wanted.create(path)
+        try:
+            wanted.create(path)
+        except OSError as error:
+            call = "mkdir" if wanted is _TYPES["DirectoryOrCreate"] else "open"
+            raise ConfigError(f"{call} {error.filename or path}: {(error.strerror or '').lower()}") from error
     if not (path.exists() and wanted.test(path.stat().st_mode)):
         raise ConfigError(f"hostPath type check failed: {path} is not a {wanted.text}")
