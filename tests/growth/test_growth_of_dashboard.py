@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
@@ -18,10 +19,12 @@ from haru.client.api import ApiClient
 from haru.client.informer import Informer
 from haru.cluster_view import KINDS, ChangeCounter, ClusterView, WatchedObjects
 from haru.dashboard.access import Access
-from haru.dashboard.app import Dashboard
+from haru.dashboard.app import Dashboard, _Place
+from haru.dashboard.asked import Answer, Asked, Page
 from haru.dashboard.pages import PAGES
 from haru.dashboard.redaction.cluster import RedactedCluster
 from haru.dashboard.redaction.objects import Redaction
+from haru.dashboard.signin.viewer import OWNER
 from haru.dashboard.views import story as story_module
 from haru.dashboard.views.usage import Span, Use
 from haru.dashboard.views.usage_history import UsageHistory
@@ -261,3 +264,30 @@ async def test_page_leaves_nothing_to_a_garbage_collection(monkeypatch: pytest.M
         left[path] = {name: count for name, count in found.items() if count > 0}
     await browser.dashboard.stop()
     assert not any(left.values()), left
+
+
+async def test_page_that_cannot_be_made_leaves_nothing_to_a_collection() -> None:
+    async def failing(asked: Asked) -> Answer:
+        raise LookupError(asked.path)
+
+    grown = GrownView(3)
+    page = Page("/", "overview.html", failing)
+    dashboard = Dashboard(Watch(grown), pages=(page,))  # type: ignore[arg-type]
+    shared = dashboard.views.of(OWNER.visibility)
+
+    async def once() -> None:
+        grown.changes.add()
+        try:
+            await dashboard._shared(shared, _Place(page, "/", {}, {}))
+        except LookupError:
+            return
+        raise AssertionError("the page is made")
+
+    await once()
+    with left_to_a_collection() as found:
+        for _ in range(3):
+            await once()
+        dashboard._made.clear()
+        await asyncio.sleep(0)
+    await dashboard.stop()
+    assert not found

@@ -131,7 +131,10 @@ class Dashboard:
         if known is None or known.version != version or now - known.at > _SHARED_SECONDS:
             self._made = {each: made for each, made in self._made.items() if now - made.at <= _SHARED_SECONDS}
             known = self._made[key] = _Made(version, now, asyncio.ensure_future(self._rendered(shared, place)))
-        return await asyncio.shield(known.response)
+        try:
+            return await asyncio.shield(known.response)
+        finally:
+            del known  # the traceback of a page that cannot be made would keep this, and this the error
 
     async def _rendered(self, shared: SharedView, place: _Place, viewer: Viewer | None = None) -> tuple[int, str]:
         if shared.cluster is not None and HIDDEN in place.parts.values():
