@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from haru.controllers.objects import is_ready, phase_of
-from haru.kube.meta import Obj, get_condition, is_being_deleted, name_of
+from haru.controllers.objects import is_ready
+from haru.kube.meta import Obj, get_condition, is_being_deleted, name_of, phase_of
 from haru.kube.names import parse_time
 from haru.kube.quantity import parse_quantity
 from haru.kube.resources import is_pod_level_resource, pod_requests

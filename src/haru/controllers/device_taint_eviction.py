@@ -17,7 +17,7 @@ from prometheus_client.core import CounterMetricFamily
 from haru.client.informer import Informer, object_key
 from haru.controllers import claim_names
 from haru.controllers.base import Context, Controller
-from haru.controllers.objects import CLAIMS, PODS, SLICES, TAINT_RULES, is_terminal, node_of
+from haru.controllers.objects import CLAIMS, PODS, SLICES, TAINT_RULES, is_terminal
 from haru.controllers.pod_disruption import mark_disrupted
 from haru.engine.dra import (
     NO_EXECUTE,
@@ -29,7 +29,7 @@ from haru.engine.dra import (
     newest_slices,
 )
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, controller_of, get_condition, is_being_deleted, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, controller_of, get_condition, is_being_deleted, name_of, namespace_of, node_of, uid_of
 
 FIELD_MANAGER = "device-taint-eviction-controller"
 _CONDITION = "EvictionInProgress"

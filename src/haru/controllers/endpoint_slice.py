@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from haru.controllers.base import Context
-from haru.controllers.objects import ENDPOINT_SLICES, NODES, PODS, SERVICES, by_node, node_of
+from haru.controllers.objects import ENDPOINT_SLICES, NODES, PODS, SERVICES, by_node
 from haru.controllers.service_pods import (
     HEADLESS,
     MANAGED_BY,
@@ -22,7 +22,16 @@ from haru.controllers.service_pods import (
 from haru.controllers.service_triggers import ServiceFollower
 from haru.controllers.slice_plan import Group, plan, wanted_of
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, annotations_of, is_being_deleted, labels_of, name_of, namespace_of, owner_reference
+from haru.kube.meta import (
+    Obj,
+    annotations_of,
+    is_being_deleted,
+    labels_of,
+    name_of,
+    namespace_of,
+    node_of,
+    owner_reference,
+)
 
 CONTROLLER = "endpointslice-controller.k8s.io"
 _ZONE = "topology.kubernetes.io/zone"

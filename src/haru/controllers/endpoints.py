@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from haru.client.informer import object_key
 from haru.controllers.base import Context
-from haru.controllers.objects import ENDPOINTS, PODS, SERVICES, is_ready, node_of
+from haru.controllers.objects import ENDPOINTS, PODS, SERVICES, is_ready
 from haru.controllers.service_pods import (
     HEADLESS,
     TRIGGER,
@@ -30,7 +30,7 @@ from haru.controllers.service_pods import (
 )
 from haru.controllers.service_triggers import ServiceFollower
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, annotations_of, is_being_deleted, labels_of, name_of, namespace_of
+from haru.kube.meta import Obj, annotations_of, is_being_deleted, labels_of, name_of, namespace_of, node_of
 
 MOST = 1000
 """Addresses of one object; more are cut off, and that is said."""

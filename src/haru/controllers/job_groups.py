@@ -15,11 +15,11 @@ from typing import Any
 
 from haru.client.informer import Informer, object_key
 from haru.controllers.base import Controller, log
-from haru.controllers.objects import JOBS, POD_GROUPS, WORKLOADS, by_controller, is_active, node_of
+from haru.controllers.objects import JOBS, POD_GROUPS, WORKLOADS, by_controller, is_active
 from haru.kube.errors import StatusError
 from haru.kube.job_groups import is_outgrown, never_started, new_pod_group, new_workload
 from haru.kube.jobs import has_own_group, is_gang_job
-from haru.kube.meta import Obj, controller_of, is_being_deleted, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, controller_of, is_being_deleted, name_of, namespace_of, node_of, uid_of
 
 _MAX_NAMES = 5
 

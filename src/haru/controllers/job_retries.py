@@ -13,8 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from haru.controllers.job_policies import judge
-from haru.controllers.objects import phase_of
-from haru.kube.meta import annotations_of, get_condition
+from haru.kube.meta import annotations_of, get_condition, phase_of
 from haru.kube.names import parse_time
 
 FAILURES = "batch.kubernetes.io/job-index-failure-count"

@@ -18,8 +18,8 @@ from typing import Any
 from haru.controllers.job_indexes import format_indexes, index_of, parse_indexes
 from haru.controllers.job_policies import judge
 from haru.controllers.job_retries import failure_counts, finished_at, is_last_failure
-from haru.controllers.objects import is_active, is_terminal, phase_of
-from haru.kube.meta import Obj, has_finalizer, is_being_deleted, uid_of
+from haru.controllers.objects import is_active, is_terminal
+from haru.kube.meta import Obj, has_finalizer, is_being_deleted, phase_of, uid_of
 from haru.kube.pod_templates import JOB_TRACKING
 
 TRACKING = JOB_TRACKING

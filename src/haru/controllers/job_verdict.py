@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from haru.controllers.job_policies import job_failure, success
 from haru.controllers.job_tracking import Tally, fails_by_index, is_indexed
-from haru.controllers.objects import phase_of
-from haru.kube.meta import Obj, get_condition
+from haru.kube.meta import Obj, get_condition, phase_of
 from haru.kube.names import parse_time
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from haru.kube.kinds import known_kind
-from haru.kube.meta import controller_of, get_condition, is_being_deleted, namespace_of
+from haru.kube.meta import controller_of, get_condition, is_being_deleted, namespace_of, node_of, phase_of
 from haru.kube.names import parse_time
 
 PODS = known_kind("v1", "Pod")
@@ -50,11 +50,6 @@ class ConditionText(NamedTuple):
     message: str
 
 
-def phase_of(pod: Mapping[str, Any]) -> str:
-    """`status.phase`; a pod without one is Pending."""
-    return str((pod.get("status") or {}).get("phase") or "Pending")
-
-
 def is_terminal(pod: Mapping[str, Any]) -> bool:
     """The pod has Succeeded or Failed: it never runs again."""
     return phase_of(pod) in ("Succeeded", "Failed")
@@ -80,11 +75,6 @@ def available_in(pod: Mapping[str, Any], min_ready_seconds: int, now: datetime) 
     if not min_ready_seconds or not since:
         return 0.0
     return max(0.0, (parse_time(since) + timedelta(seconds=min_ready_seconds) - now).total_seconds())
-
-
-def node_of(pod: Mapping[str, Any]) -> str:
-    """The node that the pod is bound to, or an empty text."""
-    return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def by_controller(obj: Mapping[str, Any]) -> Iterable[str]:

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
-from haru.controllers.objects import NODES, PODS, by_node, is_terminal, node_of
+from haru.controllers.objects import NODES, PODS, by_node, is_terminal
 from haru.controllers.pod_disruption import mark_disrupted_and_failed, mark_failed
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, is_being_deleted, name_of
+from haru.kube.meta import Obj, is_being_deleted, name_of, node_of
 
 _QUARANTINE_SECONDS = 40.0
 _SWEEP_SECONDS = 60.0

@@ -20,10 +20,10 @@ from haru.client.informer import Informer, object_key
 from haru.controllers import claim_names
 from haru.controllers.base import Context, Controller
 from haru.controllers.claim_names import DELETE_PROTECTION, MAX_RESERVED
-from haru.controllers.objects import CLAIM_TEMPLATES, CLAIMS, POD_GROUPS, PODS, is_terminal, node_of
+from haru.controllers.objects import CLAIM_TEMPLATES, CLAIMS, POD_GROUPS, PODS, is_terminal
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, controller_of, has_finalizer, is_being_deleted, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, controller_of, has_finalizer, is_being_deleted, name_of, namespace_of, node_of, uid_of
 
 FIELD_MANAGER = "ResourceClaimController"
 _REMEMBERED_DELETIONS = 500

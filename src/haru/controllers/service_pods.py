@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from haru.controllers.objects import is_ready, is_terminal, node_of
-from haru.kube.meta import Obj, get_condition, is_being_deleted, labels_of, name_of, namespace_of, uid_of
+from haru.controllers.objects import is_ready, is_terminal
+from haru.kube.meta import Obj, get_condition, is_being_deleted, labels_of, name_of, namespace_of, node_of, uid_of
 
 HEADLESS = "service.kubernetes.io/headless"
 TRIGGER = "endpoints.kubernetes.io/last-change-trigger-time"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from haru.controllers.objects import node_of
 from haru.controllers.service_pods import (
     Port,
     address_of,
@@ -21,7 +20,7 @@ from haru.controllers.service_pods import (
     ports_of,
     reference_to,
 )
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, node_of
 
 MOST = 100
 """Endpoints of a slice (kube-controller-manager's `--max-endpoints-per-slice`)."""

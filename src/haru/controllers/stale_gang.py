@@ -15,13 +15,13 @@ from typing import Any, ClassVar
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
 from haru.controllers.claim_names import group_name
-from haru.controllers.objects import POD_GROUPS, PODS, node_of, phase_of
+from haru.controllers.objects import POD_GROUPS, PODS
 from haru.controllers.pod_disruption import mark_disrupted
 from haru.controllers.stale_gang_rules import CONDITION, Members, StalePolicy, look_at, policy_of
 from haru.event_loop import bounded
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, get_condition, is_being_deleted, namespace_of, uid_of
+from haru.kube.meta import Obj, get_condition, is_being_deleted, namespace_of, node_of, phase_of, uid_of
 
 _REASON = "DeletionByStaleGangController"
 # Members are bound one after the other; what is complete a moment later is not worth a write.

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from haru.controllers.objects import is_active, node_of, phase_of
+from haru.controllers.objects import is_active
 from haru.engine.podgroup import min_count
 from haru.kube.durations import seconds_of
-from haru.kube.meta import Obj, annotations_of, get_condition
+from haru.kube.meta import Obj, annotations_of, get_condition, node_of, phase_of
 from haru.kube.names import format_time, parse_time
 
 CONDITION = "haru.dev/Stale"

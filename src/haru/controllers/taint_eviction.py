@@ -9,11 +9,11 @@ from typing import ClassVar
 
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
-from haru.controllers.objects import NODES, PODS, by_node, is_terminal, node_of
+from haru.controllers.objects import NODES, PODS, by_node, is_terminal
 from haru.controllers.pod_disruption import mark_disrupted
 from haru.engine.plugins import eviction_time, no_execute_taints
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, is_being_deleted, name_of
+from haru.kube.meta import Obj, is_being_deleted, name_of, node_of
 from haru.kube.names import format_time
 
 _Taint = tuple[str, str]

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
-from haru.controllers.objects import PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES, is_terminal, node_of
+from haru.controllers.objects import PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES, is_terminal
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, annotations_of, is_being_deleted, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, annotations_of, is_being_deleted, name_of, namespace_of, node_of, uid_of
 from haru.kube.volume_binding import (
     BETA_STORAGE_PROVISIONER,
     BIND_COMPLETED,

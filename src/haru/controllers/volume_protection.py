@@ -13,18 +13,11 @@ from typing import Any, ClassVar
 
 from haru.client.informer import Informer, object_key
 from haru.controllers.base import Context, Controller
-from haru.controllers.objects import (
-    PODS,
-    VOLUME_ATTRIBUTES_CLASSES,
-    VOLUME_CLAIMS,
-    VOLUMES,
-    is_terminal,
-    node_of,
-)
+from haru.controllers.objects import PODS, VOLUME_ATTRIBUTES_CLASSES, VOLUME_CLAIMS, VOLUMES, is_terminal
 from haru.controllers.volume_binder import claim_names_of
 from haru.kube.finalizers import VOLUME_ATTRIBUTES_CLASS_PROTECTION, VOLUME_CLAIM_PROTECTION, VOLUME_PROTECTION
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, has_finalizer, is_being_deleted, name_of, namespace_of
+from haru.kube.meta import Obj, has_finalizer, is_being_deleted, name_of, namespace_of, node_of
 
 
 class _ProtectionController(Controller):

@@ -27,6 +27,16 @@ def uid_of(obj: Mapping[str, Any]) -> str:
     return str((obj.get("metadata") or {}).get("uid") or "")
 
 
+def node_of(pod: Mapping[str, Any]) -> str:
+    """The node that a pod is bound to, or an empty text."""
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def phase_of(pod: Mapping[str, Any]) -> str:
+    """`status.phase`; a pod without one is Pending."""
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
 def key_of(obj: Mapping[str, Any]) -> str:
     """`namespace/name`, or the name alone for a cluster-scoped object."""
     meta = obj.get("metadata") or {}

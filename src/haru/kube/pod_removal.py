@@ -13,7 +13,7 @@ from functools import cmp_to_key
 from math import inf, log2
 from typing import Any, Final
 
-from haru.kube.meta import Obj, annotations_of, get_condition, has_condition, uid_of
+from haru.kube.meta import Obj, annotations_of, get_condition, has_condition, node_of, uid_of
 from haru.kube.names import parse_time
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
@@ -22,7 +22,7 @@ _PHASES: Final = {"Unknown": 1, "Running": 2}
 
 def progress(pod: Mapping[str, Any]) -> tuple[bool, int, bool]:
     """How far a pod has got: it has a node, runs, is ready. What has got less far goes first, whatever else holds."""
-    return bool(_node_of(pod)), _PHASES.get(str((pod.get("status") or {}).get("phase")), 0), has_condition(pod, "Ready")
+    return bool(node_of(pod)), _PHASES.get(str((pod.get("status") or {}).get("phase")), 0), has_condition(pod, "Ready")
 
 
 def job_removal_rank(pod: Mapping[str, Any]) -> tuple[object, ...]:
@@ -35,10 +35,10 @@ def replica_removal_order(pods: Sequence[Obj], related: Iterable[Mapping[str, An
 
     `related` are the active pods of all ReplicaSets of its owner: where several share a node, one is missed less.
     """
-    on_node = Counter(map(_node_of, related))
+    on_node = Counter(map(node_of, related))
     ranks: dict[int, tuple[Any, float, Any, float]] = {
         id(pod): (
-            (progress(pod), deletion_cost(pod), -on_node[_node_of(pod)]),
+            (progress(pod), deletion_cost(pod), -on_node[node_of(pod)]),
             _ready_since(pod),
             _restarts(pod),
             _created(pod),
@@ -64,10 +64,6 @@ def deletion_cost(pod: Mapping[str, Any]) -> int:
         return int(annotations_of(pod).get(DELETION_COST, "0"))
     except ValueError:
         return 0
-
-
-def _node_of(pod: Mapping[str, Any]) -> str:
-    return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def _ready_since(pod: Mapping[str, Any]) -> float:

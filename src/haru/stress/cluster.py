@@ -13,10 +13,9 @@ from haru.client.discovery import adapt_to_server
 from haru.drivers.simulated.objects import PROFILE_LABEL
 from haru.kube.errors import suppress_status
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, controller_of, key_of, labels_of, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, controller_of, key_of, labels_of, name_of, namespace_of, phase_of, uid_of
 from haru.kube.names import names_text
 from haru.stress.feasibility import Matches
-from haru.stress.history import phase_of
 from haru.stress.manifests import (
     CLAIMS,
     CLASSES,

@@ -8,11 +8,22 @@ grace start anew when the API was away (`resume`), for nothing could be written 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
-from haru.kube.meta import Obj, get_condition, is_being_deleted, key_of, labels_of, name_of, namespace_of, uid_of
+from haru.kube.meta import (
+    Obj,
+    get_condition,
+    is_being_deleted,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    node_of,
+    phase_of,
+    uid_of,
+)
 from haru.kube.quantity import parse_quantity
 from haru.kube.resources import pod_requests
 from haru.stress.devices import DeviceBook
@@ -355,16 +366,6 @@ class History:
 
     def _gang(self, key: str) -> _Gang:
         return self._gangs.setdefault(key, _Gang(key))
-
-
-def node_of(pod: Mapping[str, Any]) -> str:
-    """The node that a pod is bound to; empty for none."""
-    return str((pod.get("spec") or {}).get("nodeName") or "")
-
-
-def phase_of(pod: Mapping[str, Any]) -> str:
-    """The phase of a pod."""
-    return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
 def _place(pod: Obj) -> tuple[str, bool, Any]:
