@@ -393,7 +393,7 @@ def test_user_namespace_without_runtime_support_is_reported(machine: Machine) ->
     machine.run("mapped", "exec sleep 1000", hostUsers=False)
 
     def told() -> bool:
-        text = "user namespaces is not supported by the runtime"
+        text = "runtime does not support user namespaces"
         return any(text in event["message"] for event in machine.api.list("events", "default"))
 
     until("it is told", told)

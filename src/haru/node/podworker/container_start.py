@@ -150,9 +150,9 @@ class ContainerStarter:
 
     async def _create(self, request: ContainerStart) -> str:
         pod, container = request.pod, request.container
+        volumes = await self._image_volumes(request)
         image = await self._images.ensure(pod, container, request.inputs.sources, request.sandbox_config)
         check_user(pod, container, image)
-        volumes = await self._image_volumes(request)
         try:
             message = self._config(request, image.id, volumes)
         except (ConfigError, OSError, CdiError, UserNamespaceError) as error:

@@ -22,7 +22,7 @@ ALIGNMENT = 65_536
 FILE = "userns"
 USER = "kubelet"
 NO_SLOT = "could not find an empty slot to allocate a user namespace"
-UNSUPPORTED = "user namespaces is not supported by the runtime"
+UNSUPPORTED = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
 
 
 class UserNamespaceError(Exception):
