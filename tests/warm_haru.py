@@ -195,6 +195,8 @@ def _become(request: dict[str, Any], *streams: int) -> None:
     for descriptor, number in zip(streams, (1, 2, 0), strict=False):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    # The old one takes its descriptor for the seekable file that it was.
+    sys.stdout = os.fdopen(1, "w", encoding=sys.stdout.encoding, closefd=False)
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
