@@ -40,6 +40,7 @@ def selectors(draw: st.DrawFn) -> Obj:
                 {"matchLabels": {"app": app}},
                 {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [app]}]},
                 {"matchExpressions": [{"key": "tier", "operator": "Exists"}]},
+                {},
             ]
         )
     )

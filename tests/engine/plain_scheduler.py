@@ -144,6 +144,9 @@ class PlainCluster:
         )
 
     def matching(self, pod: Obj, constraint: Obj, node: Obj) -> int:
+        keys = set(constraint.get("matchLabelKeys") or ())
+        if not any((constraint.get("labelSelector") or {}).values()) and keys.isdisjoint(labels_of(pod)):
+            return 0  # an empty selector
         return sum(
             self.selected(pod, constraint, other)
             for other in self.on(name_of(node))

@@ -151,6 +151,11 @@ CASES = [
     Case("spread: minDomains",
          [zoned("a", "z1"), labelled(pod("o", node="a"), app="x"), labelled(pod("p", **spread(minDomains=2)), app="x")],
          set(), "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints."),
+    # As in 1.36, where it stands for no pods rather than for all.
+    Case("spread: an empty selector counts nobody",
+         [zoned("a", "z1"), zoned("b", "z2", unschedulable=True), labelled(pod("o", node="a"), app="x"),
+          labelled(pod("p", **spread(labelSelector={})), app="x")],
+         {"a"}),
     Case("spread: the label is missing", [node("a"), pod("p", **spread())], set(),
          "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing required label)."),
     Case("nominated pods keep their room",

@@ -185,6 +185,8 @@ class SpreadCounts:
         )
 
     def _matching(self, node: NodeInfo, selector: LabelSelector) -> int:
+        if selector.empty:
+            return 0  # as kube-scheduler counts, though the pod itself is selected
         namespace = self._pod.key.namespace
         return sum(
             1
