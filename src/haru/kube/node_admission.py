@@ -13,10 +13,14 @@ from haru.kube.meta import Obj, labels_of, name_of, tolerates
 from haru.kube.pod_security.baseline import SAFE_SYSCTLS
 from haru.kube.resources import claimed_resources, pod_requests
 from haru.kube.selectors import node_selector_matches
+from haru.kube.strategy import qos_class
 from haru.kube.validation.security import sysctl_with_dots
 
 _ADMITTED: Final = ("cpu", "memory", "ephemeral-storage")
 _OS: Final = "kubernetes.io/os"
+_CRITICAL_PRIORITY: Final = 2_000_000_000
+_PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
+_MEMORY_TAINT: Final = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
 _EVERYWHERE: Final = ("", "0.0.0.0")
 
 
@@ -75,6 +79,19 @@ def os_problem(pod: Obj) -> tuple[str, str] | None:
     if ((pod.get("spec") or {}).get("os") or {}).get("name", "linux") != "linux":
         return "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
     return None
+
+
+def pressure_problem(pod: Obj, node: Obj) -> tuple[str, str] | None:
+    """(reason, message) for a pod on a node that runs short: of memory only BestEffort pods are refused."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    short = [one["type"] for one in conditions if one.get("status") == "True" and one["type"] in _PRESSURES]
+    spec = pod.get("spec") or {}
+    if not short or int(spec.get("priority") or 0) >= _CRITICAL_PRIORITY:
+        return None
+    spared = qos_class(dict(spec)) != "BestEffort" or tolerates(spec.get("tolerations"), _MEMORY_TAINT)
+    if short == ["MemoryPressure"] and spared:
+        return None
+    return "Evicted", f"The node had condition: [{' '.join(short)}]. "
 
 
 def groups_problem(pod: Obj, node: Obj) -> tuple[str, str] | None:

@@ -24,6 +24,7 @@ from haru.kube.node_admission import (
     groups_problem,
     os_problem,
     placement_problem,
+    pressure_problem,
     sysctl_problem,
 )
 from haru.kube.quantity import parse_quantity
@@ -218,7 +219,8 @@ class Agent:
             return None
         node = self._node(self.context)
         return (
-            sysctl_problem(pod)
+            pressure_problem(pod, node)
+            or sysctl_problem(pod)
             or os_problem(pod)
             or groups_problem(pod, node)
             or self._no_room(pod)
