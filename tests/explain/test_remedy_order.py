@@ -241,6 +241,14 @@ def test_evidence_of_scheduler_changes_verdict(sign: Obj, verdict: str) -> None:
     assert told(hoppers(), template(), pod("p", "gpu", schedulerName="volcano"), sign).verdict == verdict
 
 
+@pytest.mark.parametrize("holder", ["kube-scheduler", "kube-controller-manager", "haru-fleet-default"])
+def test_lease_of_a_component_is_no_schedulers_name(holder: str) -> None:
+    lease = {**LEASE, "metadata": {**LEASE["metadata"], "name": holder}}
+    found = told(hoppers(), template(), pod("p", "gpu", schedulerName=holder), lease)
+    assert found.verdict == "FitsIf"
+    assert found.reasons[0].data == {"schedulerName": holder, "known": ["default-scheduler"]}
+
+
 def test_remedies_are_unconfirmed_while_no_scheduler_serves_the_pod() -> None:
     found = told(hoppers(), template(count=9), pod("p", "gpu", schedulerName="volcano"))
     assert not any(remedy.confirmed for remedy in found.remedies)

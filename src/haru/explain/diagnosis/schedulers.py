@@ -18,6 +18,8 @@ from haru.kube.meta import Obj, get_condition, labels_of, name_of, namespace_of
 
 DEFAULT_SCHEDULER = "default-scheduler"
 _IDENTITY = "apiserver.kubernetes.io/identity"
+_NO_SCHEDULER_NAMES = ("kube-scheduler", "kube-controller-manager", "cloud-controller-manager", "haru-fleet-")
+"""How Leases of components begin that are held under no schedulerName; kube-scheduler's is the default one."""
 _TOLD_BY_SCHEDULERS = frozenset({"Scheduled", "FailedScheduling"})
 
 
@@ -56,8 +58,13 @@ def _known(snapshot: Snapshot) -> set[str]:
     for lease in leases:
         published = published_partition(lease)
         # An API server of 1.26 or newer has a Lease of its own there.
-        of_scheduler = namespace_of(lease) == "kube-system" and not labels_of(lease).get(_IDENTITY)
-        found |= {name_of(lease)} if of_scheduler else set()
+        of_server = labels_of(lease).get(_IDENTITY)
+        if (
+            namespace_of(lease) == "kube-system"
+            and not of_server
+            and not name_of(lease).startswith(_NO_SCHEDULER_NAMES)
+        ):
+            found.add(name_of(lease))
         found |= set(published[0]) if published is not None else set()
     return found - {""}
 
