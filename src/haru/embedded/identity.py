@@ -10,7 +10,7 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from haru.apiserver.auth import (
     PemError,
     client_pair,
     is_issued_by,
+    is_valid_at,
     new_authority,
     new_key,
     read_key,
@@ -41,6 +42,8 @@ from haru.embedded.users import node_user as node_user
 from haru.files import write_whole
 
 T = TypeVar("T")
+_RENEWED_BEFORE = timedelta(days=60)
+"""How long before the end of the server's certificate a start makes a new one, which lasts a year."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,8 @@ def _server_files(directory: Path, authority: Pair, host: str) -> tuple[Path, Pa
     if cert.exists() and key.exists() and hosts.exists():
         pair = _usable(lambda: read_pair(cert, key), (cert, key), "nothing else is lost")
         named = hosts.read_text(errors="replace").split()
-        if {host, SERVICE_ADDRESS} <= set(named) and is_issued_by(pair.certificate, authority.certificate):
+        lasts = is_valid_at(pair.certificate, datetime.now(UTC) + _RENEWED_BEFORE)
+        if {host, SERVICE_ADDRESS} <= set(named) and is_issued_by(pair.certificate, authority.certificate) and lasts:
             return cert, key
     pair = server_pair(authority, (host,), datetime.now(UTC))
     write_whole(key, pair.key)

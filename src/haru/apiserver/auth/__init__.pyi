@@ -8,6 +8,7 @@ from .certificates import server_pair as server_pair
 from .node_authorizer import Attributes as Attributes
 from .pem import PemError as PemError
 from .pem import is_issued_by as is_issued_by
+from .pem import is_valid_at as is_valid_at
 from .pem import read_certificates as read_certificates
 from .pem import read_key as read_key
 from .pem import read_pair as read_pair

@@ -6,6 +6,7 @@ A file that is not what it should be is named with what is wrong; the TLS librar
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,13 @@ def read_certificates(path: Path) -> bytes:
 def read_key(path: Path) -> bytes:
     """A private key. Raises `PemError`."""
     return _key(path)[0]
+
+
+def is_valid_at(certificate: bytes, moment: datetime) -> bool:
+    """Whether a certificate in PEM has not ended at a moment."""
+    from cryptography import x509
+
+    return moment < x509.load_pem_x509_certificate(certificate).not_valid_after_utc
 
 
 def is_issued_by(certificate: bytes, authority: bytes) -> bool:
