@@ -81,12 +81,17 @@ def os_problem(pod: Obj) -> tuple[str, str] | None:
     return None
 
 
+def is_critical(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod has the priority of what a cluster must have, by which nodes treat it."""
+    return int((pod.get("spec") or {}).get("priority") or 0) >= _CRITICAL_PRIORITY
+
+
 def pressure_problem(pod: Obj, node: Obj) -> tuple[str, str] | None:
     """(reason, message) for a pod on a node that runs short: of memory only BestEffort pods are refused."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     short = [one["type"] for one in conditions if one.get("status") == "True" and one["type"] in _PRESSURES]
     spec = pod.get("spec") or {}
-    if not short or int(spec.get("priority") or 0) >= _CRITICAL_PRIORITY:
+    if not short or is_critical(pod):
         return None
     spared = qos_class(dict(spec)) != "BestEffort" or tolerates(spec.get("tolerations"), _MEMORY_TAINT)
     if short == ["MemoryPressure"] and spared:

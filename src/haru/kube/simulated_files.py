@@ -18,10 +18,9 @@ from typing import Any, Final, NamedTuple
 from haru.kube.meta import Obj
 from haru.kube.pod_environment.environment import ReferencedObjects, expand
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
-from haru.kube.pod_environment.volume_files import Files, Token, files_of, in_memory, is_made_of_objects
+from haru.kube.pod_environment.volume_files import OBJECT_SOURCES, Files, Token, files_of, in_memory, is_made_of_objects
 
 TERMINATION_LOG: Final = "/dev/termination-log"
-_FROM_OBJECTS: Final = ("configMap", "secret", "downwardAPI", "projected")
 _WRITABLE: Final = ("emptyDir", "ephemeral", "persistentVolumeClaim")
 _ALWAYS_THERE: Final = ("/", "/tmp", "/etc", "/dev", "/var", "/root", "/home")
 _LOOPBACK: Final = ("127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback")
@@ -282,7 +281,7 @@ def _known(volume: Mapping[str, Any], *, optional: bool, with_tokens: bool = Fal
         {kind: {**(said or {}), **more} if kind in ("configMap", "secret") else said}
         for source in volume["projected"].get("sources") or ()
         for kind, said in source.items()
-        if kind in (*_FROM_OBJECTS, *(("serviceAccountToken",) if with_tokens else ()))
+        if kind in (*OBJECT_SOURCES, *(("serviceAccountToken",) if with_tokens else ()))
     ]
     return {**volume, "projected": {**volume["projected"], "sources": sources}}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from haru.kube.meta import Obj
 from haru.kube.pod_environment.environment import ReferencedObjects, config_map_data, secret_data
@@ -30,6 +30,7 @@ class File:
 Files = dict[str, File]
 Token = Callable[[Mapping[str, Any]], str]
 """The token for a `serviceAccountToken` projection, which is there already."""
+OBJECT_SOURCES: Final = ("configMap", "secret", "downwardAPI", "projected")
 
 
 def files_of(
@@ -49,7 +50,7 @@ def files_of(
 
 def is_made_of_objects(volume: Mapping[str, Any]) -> bool:
     """Whether its files are copies of what the API has: no container may write them."""
-    return any(field in volume for field in ("configMap", "secret", "downwardAPI", "projected"))
+    return any(field in volume for field in OBJECT_SOURCES)
 
 
 def in_memory(volume: Mapping[str, Any]) -> bool:

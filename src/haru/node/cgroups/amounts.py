@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from haru.kube.node_admission import is_critical
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.resources import Requests, pod_limits, pod_requests
 from haru.kube.strategy import qos_class
@@ -19,7 +20,6 @@ MIN_SHARES, MAX_SHARES = 2, 262_144
 PERIOD_MICROSECONDS = 100_000
 MIN_QUOTA_MICROSECONDS = 1_000
 GUARANTEED_SCORE, BEST_EFFORT_SCORE = -997, 1_000
-_CRITICAL_PRIORITY = 2_000_000_000
 _PAGE_UNITS = ("Ki", "Mi", "Gi")
 
 
@@ -104,7 +104,7 @@ def oom_score(pod: Obj, container: Obj, capacity: int) -> int:
     A sidecar is not killed before what it serves.
     """
     spec = pod.get("spec") or {}
-    if (spec.get("priority") or 0) >= _CRITICAL_PRIORITY:
+    if is_critical(pod):
         return GUARANTEED_SCORE
     qos = qos_class(dict(spec))
     if qos != "Burstable":

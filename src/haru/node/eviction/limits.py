@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from haru.kube.meta import Obj
+from haru.kube.node_admission import is_critical
 from haru.kube.quantity import parse_quantity
 from haru.kube.resources import pod_limits
 
 STORAGE: Final = "ephemeral-storage"
-_CRITICAL: Final = 2_000_000_000
-"""From this priority on a pod is critical to its cluster and is never evicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +54,12 @@ class Excess(NamedTuple):
 
 def has_limits(pod: Obj) -> bool:
     """Whether a pod has to be measured."""
-    return not _is_critical(pod) and (bool(_empty_dir_limits(pod)) or STORAGE in pod_limits(pod))
+    return not is_critical(pod) and (bool(_empty_dir_limits(pod)) or STORAGE in pod_limits(pod))
 
 
 def excess(pod: Obj, storage: PodStorage) -> Excess | None:
     """The first limit that a pod exceeds; None for a critical pod."""
-    if _is_critical(pod):
+    if is_critical(pod):
         return None
     for name, text in _empty_dir_limits(pod).items():
         if storage.volumes.get(name, 0) > parse_quantity(text).value():
@@ -78,10 +77,6 @@ def excess(pod: Obj, storage: PodStorage) -> Excess | None:
             text = f'Container {container["name"]} exceeded its local ephemeral storage limit "{limit}". '
             return Excess("ephemeralcontainerfs.limit", text)
     return None
-
-
-def _is_critical(pod: Obj) -> bool:
-    return int(pod["spec"].get("priority") or 0) >= _CRITICAL
 
 
 def _empty_dir_limits(pod: Obj) -> dict[str, Any]:
