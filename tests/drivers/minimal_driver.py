@@ -117,6 +117,8 @@ class MinimalDriver:
                 if found["metadata"]["uid"] != uid and "credulous" not in self.faults:
                     raise LookupError("another one")
             except (StatusError, LookupError) as error:
+                if "whole" in self.faults:
+                    await context.abort(grpc.StatusCode.UNKNOWN, f"retrieve claim: {error}")
                 answer += text(1, text(1, uid) + text(2, text(2, str(error))))
                 continue
             devices = b""

@@ -52,6 +52,14 @@ async def test_correct_driver_passes_conformance_checks(here: Bench) -> None:
         assert driver.claims() == []
 
 
+async def test_driver_failing_whole_call_for_wrong_claim_passes(here: Bench) -> None:
+    """So does upstream's kubeletplugin helper, which NVIDIA's driver is built on."""
+    async with minimal(here, "whole") as driver:
+        found = await checked(here, driver)
+        assert found["wrong claims"] == ("passed", "")
+        assert driver.claims() == []
+
+
 @pytest.mark.parametrize(
     ("fault", "check", "told"),
     [

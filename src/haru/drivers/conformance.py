@@ -15,7 +15,15 @@ from typing import Any, Final
 
 from haru.drivers.cdi.edits import CdiError, split_id
 from haru.drivers.cdi.reader import CdiFiles
-from haru.drivers.kubelet_fake import REQUEST, ConformanceError, DriverUnderTest, FakeKubelet, NotApplicable, taken
+from haru.drivers.kubelet_fake import (
+    REQUEST,
+    CallFailed,
+    ConformanceError,
+    DriverUnderTest,
+    FakeKubelet,
+    NotApplicable,
+    taken,
+)
 from haru.drivers.protocol import PLUGIN_TYPE, V1, V1BETA1
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
@@ -132,20 +140,33 @@ class Conformance(FakeKubelet):
                     raise ConformanceError(f"{version}: the second answer is another one: {again} in place of {first}")
 
     async def check_wrong_claims(self) -> None:
-        """A claim that is another one, or is not there, has an error, and harms no other claim of the call."""
+        """A claim that is another one, or is not there, is not prepared, and harms no other claim for long.
+
+        Upstream's kubeletplugin helper fails the whole call for it: the kubelet asks again, then without such a claim.
+        """
         missing = dra.Claim(
             namespace=self.subject.namespace, uid=str(uuid.uuid4()), name=f"haru-check-{uuid.uuid4().hex[:8]}"
         )
         async with self.claim() as claim:
             other = dra.Claim(namespace=claim.namespace, uid=str(uuid.uuid4()), name=claim.name)
-            answers = await self.prepare(claim, other, missing)
-            if answers[claim.uid].error:
-                raise ConformanceError(f"a good claim beside bad ones: {answers[claim.uid].error}")
-            if not answers[other.uid].error:
+            try:
+                answers = await self.prepare(claim, other, missing)
+                if answers[claim.uid].error:
+                    raise ConformanceError(f"a good claim beside bad ones: {answers[claim.uid].error}")
+            except CallFailed:
+                await self.devices(claim)
+            if not await self.refuses(other):
                 raise ConformanceError("a claim whose UID is another one's is prepared")
-            if not answers[missing.uid].error:
+            if not await self.refuses(missing):
                 raise ConformanceError("a claim that is not there is prepared")
             await self.unprepare(other, missing)
+
+    async def refuses(self, claim: dra.Claim) -> bool:
+        """Whether a claim cannot be prepared."""
+        try:
+            return bool((await self.prepare(claim))[claim.uid].error)
+        except CallFailed:
+            return True
 
     async def check_unprepare(self) -> None:
         """Twice, and for claims that were never prepared; then it can be prepared again."""

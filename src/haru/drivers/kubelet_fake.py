@@ -36,6 +36,10 @@ class ConformanceError(Exception):
     """The driver does something that a kubelet does not expect; the text says what, and what was expected."""
 
 
+class CallFailed(ConformanceError):
+    """The driver fails a whole call, whatever it has for the claims of it."""
+
+
 class NotApplicable(Exception):
     """A check does not apply; the text says why."""
 
@@ -91,7 +95,7 @@ class FakeKubelet:
         try:
             return await call(through, path, answer)(request, timeout=seconds)
         except grpc.aio.AioRpcError as error:
-            raise ConformanceError(f"{path}: {error.code().name}: {error.details() or 'no reason given'}") from None
+            raise CallFailed(f"{path}: {error.code().name}: {error.details() or 'no reason given'}") from None
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[grpc.aio.Channel]:
