@@ -95,11 +95,12 @@ def run(options: argparse.Namespace) -> int:
 def _nvml(flags: argparse.Namespace) -> tuple[Nvml, str]:
     """(NVML of this machine, or a recording in its place; what it is)."""
     from haru.drivers.nvidia.binding import PyNvml
+    from haru.drivers.nvidia.host import Host
     from haru.drivers.nvidia.recording import load
     from haru.drivers.nvidia.simulated_nvml import SimulatedNvml
 
     if flags.play is None:
-        return PyNvml(), "nvml"
+        return PyNvml(Host(flags.driver_root).library("libnvidia-ml.so.1")), "nvml"
     recording = load(flags.play)
     return SimulatedNvml(recording), f"played: {recording.made}"
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 from haru.drivers.nvidia.host import pci_places
@@ -58,14 +59,19 @@ class NvmlMissing(HaruError):
 
 
 class PyNvml:
-    """NVML of this machine. Raises `NvmlMissing`."""
+    """NVML of this machine, from `library` or from where the loader finds it. Raises `NvmlMissing`."""
 
-    def __init__(self) -> None:
+    def __init__(self, library: Path | None = None) -> None:
         try:
             import pynvml
         except ImportError:
             raise NvmlMissing("NVML: nvidia-ml-py is not installed: pip install haru[nvidia]") from None
         self._nvml: Any = pynvml
+        if library is not None:
+            # pynvml opens it by its name, which is then that of a library that is loaded already; one for another
+            # processor is not.
+            with suppress(OSError):
+                ctypes.CDLL(str(library))
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
@@ -115,6 +121,8 @@ class PyNvml:
             numa_node=numa,
             addressing_mode="" if addressing is None else _ADDRESSING.get(int(addressing), ""),
             mig_mode=None if mode is None else bool(mode[0]),
+            is_vgpu=self._optional(nvml.nvmlDeviceGetVirtualizationMode, card)
+            == nvml.NVML_GPU_VIRTUALIZATION_MODE_VGPU,
         )
 
     def profiles(self, uuid: str) -> list[InstanceProfile]:

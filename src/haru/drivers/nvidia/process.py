@@ -77,8 +77,10 @@ class NvidiaOptions:
 
 
 def assemble(nvml: Nvml, options: NvidiaOptions, data: Path) -> tuple[Inventory, Partitions, NvidiaCards]:
-    """The parts of the driver. Raises `NvmlError`, `CheckpointError`."""
+    """The parts of the driver. Raises `NvmlError`, `CheckpointError`, `DriverRootError`."""
     inventory = take_inventory(nvml, "DynamicMIG" in options.gates)
+    if inventory.cards:
+        options.host.check(inventory.system.driver_version)
     partitions = Partitions(nvml, inventory, Checkpoint(data / "partitions.json", f"partitions of {DOMAIN}"))
     sharing = SharingManager(
         nvml, data / "mps", Checkpoint(data / "sharing.json", f"sharing of {DOMAIN}"), options.command
