@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from nvidia_bench import NODE, played, recorded
@@ -10,7 +13,7 @@ from nvidia_bench import NODE, played, recorded
 from haru.drivers.library.pools import Publisher, slices_of
 from haru.drivers.nvidia.cards import take_inventory, version
 from haru.drivers.nvidia.nvml import CardFacts, SystemFacts
-from haru.drivers.nvidia.recording import RecordedCard, Recording
+from haru.drivers.nvidia.recording import RecordedCard, Recording, load
 from haru.drivers.nvidia.simulated_nvml import SimulatedNvml, recording_of
 from haru.drivers.simulated.plugin import pool_of
 from haru.drivers.simulated.profiles import load_profile, profile_names
@@ -19,6 +22,7 @@ CARDS = [
     name for name in profile_names()
     if load_profile(name).driver == "gpu.nvidia.com" and load_profile(name).layout != "shared"
 ]  # fmt: skip
+RECORDINGS = Path(__file__).parents[2] / "data" / "nvml"
 _NEEDS_RESET = ("dgx-a100-40gb-mig", "dgx-a100-80gb-mig", "a30-mig")
 
 
@@ -29,6 +33,34 @@ def test_slices_equal_those_of_simulated_profile(name: str) -> None:
     who = Publisher("gpu.nvidia.com", NODE, "uid")
     mine, simulated = (slices_of(who, NODE, pool, {}, 1) for pool in (inventory.pool, pool_of(profile, NODE)))
     assert [obj["spec"] for obj in mine] == [obj["spec"] for obj in simulated]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(("card", "profile"), [("h100", "dgx-h100"), ("h200", "hgx-h200")])
+def test_recorded_card_is_published_as_its_profile(card: str, profile: str, dynamic: bool) -> None:
+    """Recorded from one card of each kind by kernel driver 580.159.04.
+
+    NVIDIA's own driver (of May 2026) published the devices of the H100 on its machine as this driver did, with and
+    without DynamicMIG.
+    """
+    mine, simulated = (
+        take_inventory(SimulatedNvml(recording), dynamic).pool
+        for recording in (load(RECORDINGS / f"{card}.json"), recorded(profile, 1))
+    )
+    assert mine.devices() == simulated.devices()
+    assert len(mine.devices()) == (26 if dynamic else 1)
+    for one, other in zip(mine.slices, simulated.slices, strict=True):
+        assert one.shared_counters == other.shared_counters
+        assert [_without_place(device) for device in one.devices] == [
+            _without_place(device) for device in other.devices
+        ]
+
+
+def _without_place(device: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is of this card, its place on the machine, and the versions and mode of that machine's driver."""
+    own = {"uuid", "parentUUID", "driverVersion", "cudaDriverVersion", "addressingMode"}
+    kept = {key: value for key, value in device["attributes"].items() if key not in own and "/" not in key}
+    return {**device, "attributes": kept}
 
 
 @pytest.mark.parametrize("name", _NEEDS_RESET)
@@ -44,6 +76,14 @@ def test_card_needing_reset_is_published_in_its_current_mig_mode(name: str) -> N
         one for one in pool_of(load_profile(name), NODE).slices if "gpu-0" in [d["name"] for d in one.devices]
     ]
     assert list(on.pool.slices[1].devices) == list(simulated.devices)[1:]
+
+
+def test_vgpu_is_published_as_it_is() -> None:
+    """Nobody but its hypervisor can divide it."""
+    recording = recorded("dgx-h100", 1)
+    (card,) = recording.cards
+    card.facts = replace(card.facts, is_vgpu=True)
+    assert take_inventory(SimulatedNvml(recording), dynamic=True).pool.devices() == ["gpu-0"]
 
 
 def test_static_mig_card_publishes_its_partitions() -> None:

@@ -90,7 +90,7 @@ def take_inventory(nvml: Nvml, dynamic: bool) -> Inventory:
     for facts in cards.values():
         geometry = geometry_of(nvml.profiles(facts.uuid)) if facts.mig_mode is not None else None
         can_change = geometry is not None and facts.architecture not in _FIXED_MODE
-        if dynamic and geometry is not None and (can_change or facts.mig_mode):
+        if dynamic and not facts.is_vgpu and geometry is not None and (can_change or facts.mig_mode):
             found = list(_divisible(facts, geometry, with_card=can_change))
             sets.append({"name": _counter_set(facts), "counters": _amounts(geometry.counters())})
             described = [_described(part, system, geometry, dynamic=True) for part in found]

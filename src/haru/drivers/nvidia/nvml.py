@@ -54,6 +54,8 @@ class CardFacts:
     numa_node: int | None = None
     addressing_mode: str = ""
     mig_mode: bool | None = None
+    is_vgpu: bool = False
+    """A share of a card that a hypervisor made: it is divided as its kind says, and not otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
