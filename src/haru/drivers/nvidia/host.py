@@ -122,7 +122,7 @@ class Host:
                     yield self._mount(path.resolve(), path)
         for name in _PROGRAMS:
             found = (self.driver_root / directory / name for directory in _PROGRAM_DIRECTORIES)
-            if path := next((path for path in found if path.exists()), None):
+            for path in [path for path in found if path.exists()][:1]:
                 yield self._mount(path, path)
 
     def _libraries(self, version: str) -> list[Path]:
