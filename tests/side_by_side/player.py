@@ -33,7 +33,7 @@ def kind_of(obj: Obj) -> Kind:
 PODS, NODES, NAMESPACES = known_kind("v1", "Pod"), known_kind("v1", "Node"), known_kind("v1", "Namespace")
 CLAIMS = known_kind("resource.k8s.io/v1", "ResourceClaim")
 GROUPS = known_kind("scheduling.k8s.io/v1alpha2", "PodGroup")
-VOLUME_CLAIMS = known_kind("v1", "PersistentVolumeClaim")
+VOLUMES, VOLUME_CLAIMS = known_kind("v1", "PersistentVolume"), known_kind("v1", "PersistentVolumeClaim")
 
 
 class Player:
@@ -85,6 +85,9 @@ class Player:
             await self._api.patch(NAMESPACES, NAMESPACE, label)
         status, taints = obj.pop("status", None), (obj.get("spec") or {}).get("taints")
         await self._again(lambda: self._api.create(of, obj, namespace))
+        if of is VOLUMES:
+            # Schedulers choose among volumes that a controller has called available: it may not have come to all yet.
+            await self._until(lambda: self._has_phase(obj["metadata"]["name"]), "a volume that a controller has seen")
         if of is NODES:
             ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}
             body = {"status": {**status, "conditions": [ready]}}
@@ -143,6 +146,10 @@ class Player:
             await self._api.get(of, name, NAMESPACE)
             return True
         return False
+
+    async def _has_phase(self, volume: str) -> bool:
+        status = (await self._api.get(VOLUMES, volume)).get("status") or {}
+        return status.get("phase", "Pending") != "Pending"
 
     async def _until(self, holds: Callable[[], Any], what: str) -> None:
         await until(holds, what, pause=self._tick)
