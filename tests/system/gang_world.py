@@ -102,7 +102,6 @@ class World:
         self._numbers = itertools.count()
         self._nodes: set[str] = set()
         self._gangs: dict[str, list[str]] = {}
-        self._scheduler: Scheduler | None = None
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._deeds: set[asyncio.Task[None]] = set()
 
@@ -134,7 +133,19 @@ class World:
         self._tasks["controllers"] = asyncio.create_task(manager.run())
 
     async def start_scheduler(self) -> None:
-        """A new one with an empty memory, which talks to the API over a bad line."""
+        """A new one; where it ends since it does not learn what its server serves, another one follows it."""
+        self._tasks["scheduler"] = asyncio.create_task(self._keep_scheduling())
+
+    async def _keep_scheduling(self) -> None:
+        while True:
+            self.scheduler = self._new_scheduler()
+            try:
+                await self.scheduler.run()
+            except StatusError:  # of its start: whatever comes later is in a group
+                await asyncio.sleep(1)
+
+    def _new_scheduler(self) -> Scheduler:
+        """With an empty memory; it talks to the API over a bad line."""
         client = ApiClient.in_process(self.faulty, "admin", rng=random.Random(self.seed))
         config = scheduler_config(
             self.gates,
@@ -144,8 +155,7 @@ class World:
             clock=virtual_time.now,
             monotonic=_monotonic,
         )
-        self._scheduler = Scheduler(client, config, EventRecorder(self.admin, "scheduler", now=virtual_time.now))
-        self._tasks["scheduler"] = asyncio.create_task(self._scheduler.run())
+        return Scheduler(client, config, EventRecorder(self.admin, "scheduler", now=virtual_time.now))
 
     async def kill_scheduler(self) -> None:
         await self._kill("scheduler")

@@ -6,6 +6,7 @@ that the store went through is checked (see gang_history). A failure prints its 
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import pytest
@@ -31,6 +32,25 @@ def check(seed: int, steps: int, fault_rate: float) -> None:
 @pytest.mark.parametrize("seed", [int(SEED)] if SEED else range(FEW))
 def test_random_gangs_are_bound_whole_or_not_at_all(seed: int) -> None:
     check(seed, 40, (0.0, 0.05, 0.15)[seed % 3])
+
+
+def test_scheduler_that_cannot_learn_what_its_server_serves_is_started_again() -> None:
+    async def play() -> None:
+        world = World(0)
+        await world.start()
+        try:
+            world.faulty.only, world.faulty.rate = lambda _, path: path == "/version", 4.0  # each GET of it
+            await world.restart()
+            await asyncio.sleep(0)
+            ended = world.scheduler
+            await asyncio.sleep(60)
+            world.faulty.rate = 0.0
+            await asyncio.sleep(60)
+            assert not ended.ready.is_set() and world.scheduler.ready.is_set()
+        finally:
+            await world.stop()
+
+    virtual_time.run(play())
 
 
 @pytest.mark.nightly
