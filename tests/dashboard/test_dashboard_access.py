@@ -54,6 +54,14 @@ def test_login_code_works_once_and_gives_one_session() -> None:
         assert not access.knows(wrong), wrong
 
 
+def test_server_that_follows_another_knows_its_session_and_has_a_code_of_its_own() -> None:
+    before = Access(8080)
+    cookie = (before.enter(before.code) or "").partition(";")[0]
+    after = Access(8080, session=before.session)
+    assert after.knows(cookie) and after.enter(before.code) is None
+    assert (after.enter(after.code) or "").startswith(f"{cookie};")
+
+
 def test_only_loopback_host_headers_are_accepted() -> None:
     access = Access(8080)
     assert all(access.knows_host(host) for host in ("127.0.0.1:8080", "localhost:8080", "LOCALHOST:8080", "[::1]:8080"))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import os
+import re
 import signal
+import socket
 import stat
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from dashboard_driving import dashboard_address
 from system_cluster import deployment, pod, request, template
 
-from haru_process import Api, Up, condition, haru, phase, until
+from haru_process import Api, Up, condition, free_port, haru, phase, until
 
 Obj = dict[str, Any]
 
@@ -68,6 +74,63 @@ def test_killed_parts_are_started_again_and_work_goes_on(tmp_path: Path) -> None
     assert said.count("ended (signal SIGKILL): it is started again in 0.2 s") == 2
     assert "Traceback" not in said and " E haru" not in said
     assert not any(lives(pid) for pid in now.values())
+
+
+def page(address: str, path: str, cookie: str = "") -> tuple[int, str]:
+    """The status of a page, and the cookie that came with it; 0 while nobody listens."""
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=30)
+    try:
+        connection.request("GET", path, headers={"Cookie": cookie} if cookie else {})
+        answer = connection.getresponse()
+        return answer.status, str(answer.headers.get("Set-Cookie")).partition(";")[0]
+    except (OSError, http.client.HTTPException):
+        return 0, ""
+    finally:
+        connection.close()
+
+
+def test_killed_pages_come_back_at_the_same_addresses_and_know_their_browser(tmp_path: Path) -> None:
+    flags = ("--processes", "split", "--ephemeral", "--profile", "cpu:1", "--usage-metrics", "127.0.0.1:0")
+    up = Up(tmp_path, *flags)
+    try:
+        address = dashboard_address(up)
+        metrics = str(until("metrics", lambda: re.search(r"usage metrics: (\S+)", up.log.read_text()))[1])
+        status, cookie = page(address, f"/?{urlsplit(address).query}")
+        assert status == 303 and page(address, "/map", cookie)[0] == 200
+        for times in (1, 2):
+            os.kill(children(up)["pages"], signal.SIGKILL)
+            until("they are there again", lambda times=times: up.log.read_text().count("is there again") == times)
+            assert page(address, "/map")[0] == 403
+            assert page(address, "/map", cookie)[0] == 200
+            assert page(metrics, "/metrics")[0] == 200
+        codes = re.findall(r"dashboard, .*: http://127.0.0.1:(\d+)/\?code=(\S+)", up.log.read_text())
+        assert {port for port, _ in codes} == {str(urlsplit(address).port)} and len({code for _, code in codes}) == 3
+        assert page(address, f"/?code={codes[0][1]}")[0] == 403
+    finally:
+        assert up.stop() == 0
+
+
+def _binds(taker: socket.socket, port: int) -> bool:
+    with contextlib.suppress(OSError):
+        taker.bind(("127.0.0.1", port))
+        return True
+    return False
+
+
+def test_port_that_others_took_from_killed_pages_is_named_and_asked_for_again(tmp_path: Path) -> None:
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    up = Up(tmp_path, "--processes", "split", "--ephemeral", "--profile", "cpu:1", "--dashboard", f"127.0.0.1:{port}")
+    try:
+        os.kill(children(up)["pages"], signal.SIGKILL)
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            until("the port is free", lambda: _binds(other, port))
+            other.listen()
+            until("it is told", lambda: f"--dashboard: 127.0.0.1:{port}: Address already in use" in up.log.read_text())
+        until("the dashboard is there again", lambda: page(address, "/map")[0] == 403)
+    finally:
+        assert up.stop() == 0
 
 
 def test_kill_of_the_command_leaves_no_process_behind(tmp_path: Path) -> None:

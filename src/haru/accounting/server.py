@@ -34,7 +34,9 @@ class AccountingServer:
         metrics: tuple[str, int] | None,
         features: Features | None = None,
         now: Callable[[], datetime] = utc_now,
+        port_before: int = 0,
     ) -> None:
+        """`port_before`: of a server that this one follows, at whose address it is found if nobody has taken it."""
         self._client = client
         self._features = features
         self._now = now
@@ -43,13 +45,20 @@ class AccountingServer:
         self._collector: UsageCollector | None = None
         self._task: asyncio.Task[None] | None = None
         self._runner: Any = None
+        self.port = port_before
         self.url = ""
         """The address of the metrics, once started."""
 
     async def start(self) -> None:
         """Serve, and collect from a moment later; OSError if the address is taken."""
         if self._address is not None:
-            await self._serve(*self._address)
+            host, port = self._address
+            try:
+                await self._serve(host, self.port or port)
+            except OSError:
+                if not self.port:
+                    raise
+                await self._serve(host, port)
         self._task = asyncio.create_task(self._collect(), name="accounting")
 
     async def stop(self) -> None:
@@ -96,4 +105,5 @@ class AccountingServer:
         self._runner = runner
         address = runner.addresses[0]
         shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-        self.url = f"http://{shown}:{address[1]}/metrics"
+        self.port = address[1]
+        self.url = f"http://{shown}:{self.port}/metrics"

@@ -11,6 +11,7 @@ import ipaddress
 import secrets
 from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
+from typing import Final
 
 _BYTES = 32
 
@@ -32,12 +33,15 @@ def check_loopback(host: str, port: int, where: str) -> None:
 
 
 class Access:
-    """The code and the cookie of one server. Cookies are shared by all ports, so the name has the port."""
+    """The code and the cookie of one server. Cookies are shared by all ports, so the name has the port.
 
-    def __init__(self, port: int, new_secret: Callable[[], str] = new_secret) -> None:
-        self._new_secret = new_secret
+    `session` is that of a server that this one follows: the browser that has its cookie goes on.
+    """
+
+    def __init__(self, port: int, new_secret: Callable[[], str] = new_secret, session: str = "") -> None:
         self._code: str | None = new_secret()
-        self._session: str | None = None
+        self.session: Final = session or new_secret()
+        """What the cookie holds: nobody knows it before the code was used."""
         self._cookie = f"haru-dashboard-{port}"
         self._hosts = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
 
@@ -54,8 +58,8 @@ class Access:
         """Return the `Set-Cookie` header for the right code, once; None otherwise."""
         if self._code is None or not secrets.compare_digest(code.encode(), self._code.encode()):
             return None
-        self._code, self._session = None, self._new_secret()
-        return f"{self._cookie}={self._session}; HttpOnly; SameSite=Strict; Path=/"
+        self._code = None
+        return f"{self._cookie}={self.session}; HttpOnly; SameSite=Strict; Path=/"
 
     def knows(self, cookies: str) -> bool:
         """Tell whether a Cookie header has the session."""
@@ -63,6 +67,4 @@ class Access:
             morsel = SimpleCookie(cookies).get(self._cookie)
         except CookieError:
             return False
-        if morsel is None or self._session is None:
-            return False
-        return secrets.compare_digest(morsel.value.encode(), self._session.encode())
+        return morsel is not None and secrets.compare_digest(morsel.value.encode(), self.session.encode())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from haru.accounting.server import AccountingServer
-from haru.dashboard.server import DashboardServer
+from haru.dashboard.server import NOT_VISITED, DashboardServer, Visited
 from haru.embedded.errors import OptionError
 from haru.embedded.explain_api import EmbeddedExplainApi
 from haru.embedded.gates import gates_of
@@ -28,6 +29,7 @@ class PagesPart(Tasks):
         self._options = options
         self._servers: list[DashboardServer | AccountingServer | EmbeddedExplainApi | EmbeddedMetricsApi] = []
         self._notes: list[str] = []
+        self._kept: dict[str, Any] = {}
 
     async def start(self, setting: Setting) -> None:
         """Start the servers."""
@@ -55,23 +57,30 @@ class PagesPart(Tasks):
         """The addresses."""
         return self._notes
 
+    def kept(self) -> Mapping[str, Any]:
+        """What whoever looks at the pages knows of them."""
+        return self._kept
+
     async def _start_dashboard(self, setting: Setting, host: str, port: int) -> None:
         history = usage_history(_history(setting.directory)) if self._options.usage.history else None
         prices = read_prices(self._options.usage.card_prices, "--card-prices")
-        dashboard = DashboardServer(setting.clients.component("dashboard"), host, port, history, prices)
+        before = Visited(*setting.kept.get("dashboard", NOT_VISITED))
+        dashboard = DashboardServer(setting.clients.component("dashboard"), host, port, history, prices, before)
         self._servers.append(dashboard)
         try:
             await dashboard.start()
         except OSError as error:
             remedy = "take another port, 0 for any that is free, or --no-dashboard"
             raise OptionError(f"--dashboard: {host}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
+        self._kept["dashboard"] = [*dashboard.visited]
         self._notes.append(f"dashboard, for one browser: {dashboard.url}")
 
     async def _start_accounting(self, setting: Setting) -> None:
         usage, client = self._options.usage, setting.clients.component("accounting")
         file = _history(setting.directory) if usage.history else None
         features = Features.from_gates(gates_of(self._options).all())
-        accounting = AccountingServer(client, file, usage.metrics, features, setting.clock.now)
+        port = setting.kept.get("usage metrics", 0)
+        accounting = AccountingServer(client, file, usage.metrics, features, setting.clock.now, port)
         self._servers.append(accounting)
         try:
             await accounting.start()
@@ -80,6 +89,7 @@ class PagesPart(Tasks):
             remedy = "take another port, or 0 for any that is free"
             raise OptionError(f"--usage-metrics: {host}:{port}: {os.strerror(error.errno or 0)}; {remedy}") from error
         if accounting.url:
+            self._kept["usage metrics"] = accounting.port
             self._notes.append(f"usage metrics: {accounting.url}")
 
 

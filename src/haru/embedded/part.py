@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -46,6 +46,8 @@ class Setting:
     """The CA of the API server's certificate, as PEM."""
     nodes: Nodes
     clock: Clock = SYSTEM
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    """What the part of a process that died had to pass on."""
 
 
 class Part(Protocol):
@@ -71,6 +73,9 @@ class Part(Protocol):
 
     async def wait_seen(self, revisions: Mapping[str, int]) -> None:
         """Wait until it has seen what others wrote."""
+
+    def kept(self) -> Mapping[str, Any]:
+        """What the part is given, as JSON, if its process dies and it is started anew in another one."""
 
     def dump(self) -> StateDump | None:
         """The state of a scheduler, for the log; None if there is none."""
@@ -131,6 +136,10 @@ class Tasks:
 
     async def wait_seen(self, revisions: Mapping[str, int]) -> None:
         """Wait for nothing, if a part does not depend on the others at the start."""
+
+    def kept(self) -> Mapping[str, Any]:
+        """Nothing, if nobody outside would notice that the part is another one."""
+        return {}
 
     def dump(self) -> StateDump | None:
         """None: there is no scheduler."""

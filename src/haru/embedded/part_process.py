@@ -18,7 +18,7 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -151,7 +151,10 @@ class PartProcess:
         parts = self._parts.values()
         phrases = [text for part in parts for text in part.phrases()]
         notes = [text for part in parts for text in part.notes()]
-        self._channel.send("ready", phrases, notes, {k: v for part in parts for k, v in part.revisions().items()})
+        revisions = {kind: revision for part in parts for kind, revision in part.revisions().items()}
+        self._channel.send(
+            "ready", phrases, notes, revisions, {name: part.kept() for name, part in self._parts.items()}
+        )
         failing = [asyncio.create_task(part.failed()) for part in parts]
         try:
             await asyncio.wait(failing, return_when=asyncio.FIRST_COMPLETED)
@@ -181,7 +184,9 @@ class PartProcess:
         self._clients = _Clients(self._channel, Path(told["socket"]), told["tokens"])
         nodes = nodes_described_by(told["nodes"], "simulated nodes")
         setting = Setting(self._clients, Path(told["directory"]), told["authority"], nodes)
-        await asyncio.gather(*(part.start(setting) for part in self._parts.values()))
+        kept = told.get("kept", {})
+        starts = [part.start(replace(setting, kept=kept.get(name, {}))) for name, part in self._parts.items()]
+        await asyncio.gather(*starts)
 
     async def _wait_seen(self, revisions: dict[str, int]) -> None:
         for part in self._parts.values():

@@ -187,15 +187,21 @@ class SupervisedParts:
             kind, name = values
             self._tell("token", kind, name, self._clients.token(kind, name))
             return
+        is_again = self._answers["ready"].done()
+        if message == "ready" and self._setting is not None:
+            self._setting["kept"] = values[3]
         answer = self._answers.get("ready" if message == "refused" else message)
-        if message == "refused":
+        if message == "refused" and is_again:
+            print(f"{self._what} does not start again: {values[0]}", file=sys.stderr, flush=True)
+            self._tell("stop")
+        elif message == "refused":
             for waiting in self._answers.values():
                 if not waiting.done():
                     waiting.set_exception(OptionError(values[0]))
                     waiting.exception()  # not all of them are waited for
         elif answer is not None and not answer.done():
             answer.set_result(values)
-        elif message == "ready":
+        elif message == "ready" and is_again:
             again = "; ".join([f"{self._what} is there again (process {self._child.pid})", *values[1]])
             print(again, file=sys.stderr, flush=True)
 
