@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tarfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 IMAGE = "haru.test/busybox:1"
@@ -91,8 +92,12 @@ class Containerd:
     def start(self) -> None:
         """Runs it and imports the image."""
         self._run()
+        self.add_image(busybox_image(IMAGE))
+
+    def add_image(self, image: bytes) -> None:
+        """Imports an image."""
         archive = self.root / "image.tar"
-        archive.write_bytes(busybox_image(IMAGE))
+        archive.write_bytes(image)
         # From 2.0 on the client would have the daemon unpack it, with the snapshotter that the daemon prefers.
         local = [] if re.search(r"Version: +v?1\.", self.ctr("version").stdout) else ["--local"]
         self.ctr("images", "import", *local, "--snapshotter", "native", str(archive))
@@ -176,8 +181,8 @@ class Containerd:
             Path(space).unlink(missing_ok=True)
 
 
-def busybox_image(name: str) -> bytes:
-    """An image of one layer, as `docker save` writes it: the machine's static busybox under all its names."""
+def busybox_image(name: str, files: Mapping[str, bytes] | None = None) -> bytes:
+    """An image of one layer, as `docker save` writes it: static busybox under all its names, and `files`."""
     binary = Path(shutil.which("busybox") or "").read_bytes()
     applets = subprocess.run(["busybox", "--list"], capture_output=True, text=True, check=True).stdout.split()
     layer = io.BytesIO()
@@ -187,6 +192,8 @@ def busybox_image(name: str) -> bytes:
             entry.type, entry.mode = tarfile.DIRTYPE, mode
             tar.addfile(entry)
         _add(tar, "bin/busybox", binary, 0o755)
+        for path, content in (files or {}).items():
+            _add(tar, path, content, 0o755)
         _add(tar, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
         _add(tar, "etc/group", b"root:x:0:\nnogroup:x:65534:\n")
         for applet in applets:

@@ -20,10 +20,14 @@ class Cards:
 
     def launch(self) -> Process:
         """Runs it; it may not be ready yet."""
-        flags = ["--kubeconfig", str(self.machine.up.kubeconfig), "--node", NODE, "--profile", "dgx-h100"]
+        flags = ["--kubeconfig", str(self.machine.up.kubeconfig), "--node", NODE]
         places = ["--kubelet-dir", str(self.machine.home / "n"), "--cdi-dir", str(self.machine.home / "cdi")]
-        self.process = Process(self.machine.home, ["driver", "simulated", *flags, *places], "driver")
+        self.process = Process(self.machine.home, ["driver", *self.flags(), *flags, *places], "driver")
         return self.process
+
+    def flags(self) -> list[str]:
+        """Which driver, and what is its own."""
+        return ["simulated", "--profile", "dgx-h100"]
 
     def start(self) -> None:
         """Runs it until it says that it is ready."""

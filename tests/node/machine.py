@@ -83,9 +83,13 @@ class Machine:
         for mount in [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]:
             if mount.startswith(str(self.home)):
                 subprocess.run(["umount", "-l", mount], check=False)
-        for group in Path("/sys/fs/cgroup").glob(f"*/{self.groups}"):
+        for group in self._groups():
             _remove_group(group)
         shutil.rmtree(self.home / "r", ignore_errors=True)
+
+    def _groups(self) -> list[Path]:
+        """Of each controller with cgroup v1, of all with v2."""
+        return [path for place in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{place}{self.groups}")]
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
@@ -143,7 +147,7 @@ class Machine:
         """Directories of a pod: its own, its logs, its control groups."""
         uid = pod["metadata"]["uid"]
         places = [self.home / "n" / "pods" / uid, *(self.home / "logs").glob(f"*_{uid}")]
-        for group in Path("/sys/fs/cgroup").glob(f"*/{self.groups}"):
+        for group in self._groups():
             # Not `rglob`: it stumbles over groups that go meanwhile.
             places += [Path(place) for place, _, _ in os.walk(group) if place.endswith(f"/pod{uid}")]
         return [place for place in places if place.exists()]
