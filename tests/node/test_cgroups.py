@@ -24,7 +24,7 @@ from haru.node.cgroups.amounts import (
 )
 from haru.node.cgroups.memory_qos import MemoryQos, pod_values
 from haru.node.cgroups.paths import CgroupName, kubepods, pod_cgroup, qos_cgroup
-from haru.node.cgroups.tree import CgroupError, FileTree, SystemdTree
+from haru.node.cgroups.tree import CgroupError, FileTree, SystemdTree, legacy_values, unified_values
 
 Obj = dict[str, Any]
 UID = "0a1b-2c"
@@ -241,6 +241,14 @@ def test_cgroup_v1_values_are_written(tmp_path: Path) -> None:
     assert limit.read_text().startswith("4096")
 
 
+@pytest.mark.parametrize(
+    ("amounts", "files"), [(Amounts(2, 0, 0), {}), (Amounts(2, 0, 0, pids=99), {"pids.max": "99"})]
+)
+def test_number_of_processes_is_bounded_where_it_is_said(amounts: Amounts, files: dict[str, str]) -> None:
+    assert {name: value for name, value in unified_values(amounts).items() if name.startswith("pids")} == files
+    assert legacy_values(amounts).get("pids", {}) == files
+
+
 def test_cgroups_are_removed_from_the_leaves(tmp_path: Path) -> None:
     root = tmp_path / "cgroup"
     tree = FileTree(unified(root))
@@ -293,10 +301,10 @@ def test_systemd_slice_gets_all_properties_at_once() -> None:
     told: list[Sequence[str]] = []
     tree = SystemdTree(told.append)
     name = pod_cgroup(kubepods(), "Burstable", UID)
-    tree.apply(name, {"memory.low": "4096", "memory.min": "0"}, Amounts(1024, 50_000, 8192))
+    tree.apply(name, {"memory.low": "4096", "memory.min": "0"}, Amounts(1024, 50_000, 8192, pids=99))
     tree.remove(name)
     unit = "kubepods-burstable-pod0a1b_2c.slice"
-    properties = ["MemoryLow=4096", "MemoryMin=0", "CPUWeight=39", "CPUQuota=50%", "MemoryMax=8192"]
+    properties = ["MemoryLow=4096", "MemoryMin=0", "CPUWeight=39", "CPUQuota=50%", "MemoryMax=8192", "TasksMax=99"]
     assert told == [
         ["systemctl", "start", unit],
         ["systemctl", "set-property", "--runtime", unit, *properties],

@@ -17,12 +17,6 @@ def pod(memory: str = "", **spec: Any) -> Obj:
     return {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "resources": resources}], **spec}}
 
 
-def node(*short: str) -> Obj:
-    types = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
-    conditions = [{"type": type_, "status": "True" if type_ in (*short, "Ready") else "False"} for type_ in types]
-    return {"metadata": {"name": "n"}, "status": {"conditions": conditions}}
-
-
 @pytest.mark.parametrize(
     ("made", "short", "named"),
     [
@@ -38,8 +32,4 @@ def node(*short: str) -> Obj:
 )
 def test_pod_is_refused_by_what_the_node_is_short_of(made: Obj, short: tuple[str, ...], named: str) -> None:
     expected = ("Evicted", f"The node had condition: [{named}]. ") if named else None
-    assert pressure_problem(made, node(*short)) == expected
-
-
-def test_node_that_has_reported_nothing_refuses_nobody() -> None:
-    assert pressure_problem(pod(), {"metadata": {"name": "n"}}) is None
+    assert pressure_problem(made, short) == expected

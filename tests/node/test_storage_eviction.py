@@ -170,7 +170,7 @@ async def test_pod_whose_volume_grew_is_evicted_with_an_event(tmp_path: Path) ->
     assert worker.evicted == [("Evicted", text)]
     assert told == [("Warning", "Evicted", text)]
     assert runtime.asked == 0  # no pod has a limit for its containers
-    assert made.lines()[-1] == 'kubelet_evictions{eviction_signal="emptydirfs.limit"} 1'
+    assert made.evictions == {"emptydirfs.limit": 1}
 
 
 async def test_layers_and_logs_of_containers_are_counted(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from haru.kube.container_restarts import CrashLoop
+from haru.node.podworker.attempts import RUN_ERROR, failed_to_run
 from haru.node.podworker.observed import CREATED, EXITED, HASH, RUNNING, SeenContainer, SeenPod, SeenSandbox
 from haru.node.podworker.plan import Kill, Pauses, Plan, ProbeResults, container_hash, decide
 from haru.node.podworker.restarts import should_restart
@@ -327,3 +328,17 @@ def test_pod_whose_containers_succeed_finishes(init: Any, policy: str, failures:
             world.end(one.name, code)
     assert world.over
     assert not any(one.runs for one in world.containers)
+
+
+@pytest.mark.parametrize(
+    ("reason", "last", "names"),
+    [
+        (RUN_ERROR, ended("a", 128), ["a"]),
+        (RUN_ERROR, runs("a", state=CREATED), []),  # this runtime keeps it as it was made
+        ("CreateContainerError", ended("a", 1), []),  # the end of an earlier start
+    ],
+)
+def test_failed_start_that_the_runtime_ended_waits_as_a_crash_does(
+    reason: str, last: SeenContainer, names: list[str]
+) -> None:
+    assert failed_to_run({"a": (reason, "no such file")}, seen(last)) == names

@@ -37,6 +37,9 @@ from containerd_process import Containerd
 
 BATCH = 8
 QUIET_SECONDS, MOST_SECONDS = 6.0, 45.0
+HARD = {"memory.available": "1Mi", "nodefs.available": "64Mi"}
+_DISK = "size=512m,nr_inodes=100k"
+"""Of a node's directory: small, so that a pod can fill it."""
 _GROUPS = Path("/sys/fs/cgroup")
 _VARIES = re.compile(
     r"uid|resourceVersion|managedFields|[a-z]+Timestamp|[a-zA-Z]+Time|(started|finished)At|containerID|imageID|image"
@@ -49,6 +52,7 @@ _TEXTS = (
     (re.compile(r"\b(in|back-off) \d[\dms.]*( \([\dms.]+ including waiting\))?"), r"\1 T"),
     (re.compile(r"\b10\.213\.\d+\.\d+"), "POD-IP"),
     (re.compile(r"(kubelet|haru)-\d+"), "NAMESPACE"),
+    (re.compile(r"(available:|was using) \d+\w*"), r"\1 AMOUNT"),
 )
 
 
@@ -167,6 +171,8 @@ def nodes(programs: Path, home: Path) -> Iterator[tuple[Side, Side]]:
         sides = tuple(Side(name, server.kubeconfig, home / name) for name in ("kubelet", "haru"))
         for side in sides:
             (side.home / "host").mkdir(parents=True)
+            (side.home / "n").mkdir()
+            subprocess.run(["mount", "-t", "tmpfs", "-o", _DISK, "tmpfs", str(side.home / "n")], check=True)
             runtime = Containerd(side.home / "r")
             stack.callback(_leave, side)
             stack.callback(runtime.stop)
@@ -201,7 +207,8 @@ def _kubelet(side: Side, runtime: Containerd, programs: Path) -> list[str]:
         "clusterDomain": "cluster.local",
         "podLogsDir": str(side.home / "logs"),
         "volumePluginDir": str(side.home / "plugins"),
-        "evictionHard": {"memory.available": "1Mi"},
+        "evictionHard": HARD,
+        "evictionPressureTransitionPeriod": "1s",
         # Without it, kernel parameters of this machine would be set.
         "featureGates": {"KubeletInUserNamespace": True},
     }
@@ -217,6 +224,8 @@ def _haru_node(side: Side, runtime: Containerd, programs: Path) -> list[str]:
     flags += [f"--container-runtime-endpoint={runtime.endpoint}", f"--pod-logs-dir={side.home / 'logs'}"]
     flags += [f"--cgroup-root=/{_group(side.name)}", "--no-fail-cgroup-v1", "--cluster-dns=10.0.0.10"]
     flags += [f"--cdi-dir={side.home / 'cdi'}", f"--port={free_port()}", "--healthz-port=0"]
+    flags += [f"--eviction-hard={','.join(f'{signal}<{amount}' for signal, amount in HARD.items())}"]
+    flags += ["--eviction-pressure-transition-period=1s"]
     return [*haru_program("haru"), "node", *flags]
 
 
@@ -253,7 +262,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     names = options.case or list(CASES)
     with tempfile.TemporaryDirectory(prefix="kc-") as home, nodes(options.kubernetes, Path(home)) as sides:
-        batches = [names[first : first + BATCH] for first in range(0, len(names), BATCH)]
+        # One that puts its node under pressure does so alone: pods that come to such a node are refused.
+        alone = [name for name in names if name.startswith("pressure")]
+        others = [name for name in names if name not in alone]
+        batches = [others[first : first + BATCH] for first in range(0, len(others), BATCH)]
+        batches += [[name] for name in alone]
         differing = sum(compared(sides, batch, number) for number, batch in enumerate(batches))
     print(f"{differing} pods with differences")
     return 1 if differing else 0

@@ -20,6 +20,7 @@ from haru.cli.component_flags import parse_gates
 from haru.cli.connection import add_connection_arguments, connect
 from haru.cli.main import UsageError
 from haru.cli.node_api_flags import add_server_arguments, server_options
+from haru.cli.node_eviction_flags import add_eviction_arguments, eviction_options, image_gc_options
 from haru.event_loop import cancelled, stop_event
 from haru.loop_lag import measured_loop
 
@@ -103,12 +104,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="cgroupfs",
         help="cgroup driver, if the runtime does not report one (default cgroupfs)",
     )
+    parser.add_argument(
+        "--pod-max-pids",
+        type=int,
+        default=-1,
+        metavar="COUNT",
+        help="maximum number of processes and threads of a pod (default -1: no limit)",
+    )
     parser.add_argument("--no-cgroups-per-qos", action="store_true", help="create no cgroups for pods")
     parser.add_argument(
         "--no-fail-cgroup-v1",
         action="store_true",
         help="run on a machine with cgroup v1 too, like failCgroupV1: false",
     )
+    add_eviction_arguments(parser)
     add_server_arguments(parser)
     parser.add_argument(
         "--memory-throttling-factor",
@@ -236,9 +245,12 @@ def node_options(flags: argparse.Namespace) -> NodeOptions:
             driver=flags.cgroup_driver,
             per_qos=not flags.no_cgroups_per_qos,
             fail_v1=not flags.no_fail_cgroup_v1,
+            pod_pids_limit=max(0, flags.pod_max_pids),
             memory_throttling_factor=flags.memory_throttling_factor,
             memory_reservation_policy=flags.memory_reservation_policy,
         ),
+        eviction=eviction_options(flags),
+        image_gc=image_gc_options(flags),
         gates=parse_gates(flags.feature_gates),
         cdi_directories=tuple(directory.absolute() for directory in flags.cdi_dir or DIRECTORIES),
     )

@@ -129,14 +129,18 @@ def _port(text: str) -> int:
 
 
 def _seconds(flags: argparse.Namespace, name: str) -> float:
+    return seconds_of(f"--{name.replace('_', '-')}", getattr(flags, name))
+
+
+def seconds_of(flag: str, text: str) -> float:
+    """A duration in seconds. Raises UsageError."""
     from haru.cel.errors import EvaluationError
     from haru.cel.libraries import parse_duration
 
-    text = getattr(flags, name)
     try:
         seconds = parse_duration(text).ns / 1e9
     except EvaluationError:
         seconds = -1.0
     if seconds < 0:
-        raise UsageError(f'--{name.replace("_", "-")}: Invalid value: "{text}": write a duration such as 2m')
+        raise UsageError(f'{flag}: Invalid value: "{text}": write a duration such as 2m')
     return seconds

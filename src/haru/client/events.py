@@ -141,6 +141,7 @@ class EventRecorder:
         action: str = "",
         related: Mapping[str, Any] | None = None,
         component: str = "",
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
         """Tell that something happened to `obj`, in the name of another `component` if given; best effort."""
         try:
@@ -161,6 +162,7 @@ class EventRecorder:
                     # An event with an eventTime must name an action.
                     "action": action or reason,
                     **({} if related is None else {"related": reference_of(related)}),
+                    **({"metadata": {"annotations": dict(annotations)}} if annotations else {}),
                 }
             )
         except Exception:
@@ -243,7 +245,7 @@ class EventRecorder:
         self._number += 1
         stamp = f"{int(waiting.first.timestamp() * 1e6) + self._number:x}"
         name = f"{about.get('name', '')[:220]}.{stamp}"
-        body = {**event, "metadata": {"name": name, "namespace": namespace}}
+        body = {**event, "metadata": {"name": name, "namespace": namespace, **event.get("metadata", {})}}
         # eventTime: events.k8s.io/v1 requires it, and strict clients do not read lists where it is missing.
         body |= {"firstTimestamp": format_time(waiting.first), "lastTimestamp": last, "count": waiting.count}
         body["eventTime"] = format_micro_time(waiting.first)

@@ -19,7 +19,6 @@ from haru.kube.validation.security import sysctl_with_dots
 _ADMITTED: Final = ("cpu", "memory", "ephemeral-storage")
 _OS: Final = "kubernetes.io/os"
 _CRITICAL_PRIORITY: Final = 2_000_000_000
-_PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
 _MEMORY_TAINT: Final = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
 _EVERYWHERE: Final = ("", "0.0.0.0")
 
@@ -86,15 +85,13 @@ def is_critical(pod: Mapping[str, Any]) -> bool:
     return int((pod.get("spec") or {}).get("priority") or 0) >= _CRITICAL_PRIORITY
 
 
-def pressure_problem(pod: Obj, node: Obj) -> tuple[str, str] | None:
-    """(reason, message) for a pod on a node that runs short: of memory only BestEffort pods are refused."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    short = [one["type"] for one in conditions if one.get("status") == "True" and one["type"] in _PRESSURES]
+def pressure_problem(pod: Obj, short: Sequence[str]) -> tuple[str, str] | None:
+    """(reason, message) for a pod on a node that runs short, by its conditions: of memory only BestEffort pods."""
     spec = pod.get("spec") or {}
     if not short or is_critical(pod):
         return None
     spared = qos_class(dict(spec)) != "BestEffort" or tolerates(spec.get("tolerations"), _MEMORY_TAINT)
-    if short == ["MemoryPressure"] and spared:
+    if list(short) == ["MemoryPressure"] and spared:
         return None
     return "Evicted", f"The node had condition: [{' '.join(short)}]. "
 

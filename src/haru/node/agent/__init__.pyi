@@ -3,5 +3,7 @@ from .agent import NodeError as NodeError
 from .options import DEFAULT_ENDPOINT as DEFAULT_ENDPOINT
 from .options import CgroupOptions as CgroupOptions
 from .options import DnsOptions as DnsOptions
+from .options import EvictionOptions as EvictionOptions
+from .options import ImageGcOptions as ImageGcOptions
 from .options import NodeOptions as NodeOptions
 from .options import RegistrationOptions as RegistrationOptions

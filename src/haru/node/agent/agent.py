@@ -29,6 +29,7 @@ from haru.kube.node_admission import (
 )
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.context import Cgroups, Context, RuntimeInfo
+from haru.node.agent.evictions import Evictions
 from haru.node.agent.log_rotation import ContainerLogManager
 from haru.node.agent.machine import own_address, read_machine
 from haru.node.agent.node_status import Host, allocatable, amounts_of_pods, node_labels
@@ -42,7 +43,6 @@ from haru.node.cgroups.tree import FileTree, SystemdTree, Tree
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.node.dra.devices import Devices, NoDevices
-from haru.node.eviction.storage_eviction import StorageEviction, StoragePaths
 from haru.node.podworker.container_start import ContainerStarter
 from haru.node.podworker.observed import POD_UID, SeenContainer
 from haru.node.podworker.userns import Ranges, UserNamespaceError, has_user, pool_of_machine, run_getsubids
@@ -77,7 +77,7 @@ class Agent:
         self._registration: Registration | None = None
         self.context: Context | None = None
         self.pods: Informer | None = None
-        self.storage_eviction: StorageEviction | None = None
+        self.evictions: Evictions | None = None
         self.relisted = 0.0
         """When the runtime was last asked for everything it has, by the monotonic clock; 0: not yet."""
         self.ready = asyncio.Event()
@@ -159,6 +159,9 @@ class Agent:
         async with asyncio.TaskGroup() as group:
             self._group = group
             registration.tell_start()
+            workers = lambda: [worker for worker, _ in self._workers.values()]  # noqa: E731
+            evictions = Evictions(context, workers, registration.tell, registration.report_soon)
+            self.evictions, registration.short_of = evictions, self._short_of
             if self._options.registration.register:
                 await _patiently(registration.register, "the node was not registered")
             with contextlib.suppress(CriError, OSError):
@@ -182,15 +185,12 @@ class Agent:
             group.create_task(self._relist(context, starter), name="relist")
             group.create_task(context.cgroups.qos_groups.run(registration.tell), name="groups above pods")
             group.create_task(ContainerLogManager(context.runtime, self._running).run(), name="logs")
-            group.create_task(self._storage_eviction(context).run(), name="limits of storage")
+            group.create_task(evictions.run(), name="evictions")
             _log.info("node %s runs pods on %s", self._options.name, context.runtime_info.name)
 
-    def _storage_eviction(self, context: Context) -> StorageEviction:
-        paths = StoragePaths(self._options.root, self._options.logs, context.volumes)
-        self.storage_eviction = StorageEviction(
-            context.runtime, context.recorder, paths, lambda: [worker for worker, _ in self._workers.values()]
-        )
-        return self.storage_eviction
+    def _short_of(self) -> tuple[str, ...]:
+        """Conditions of pressure that hold."""
+        return self.evictions.pressure.pressure.conditions if self.evictions is not None else ()
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
@@ -219,7 +219,7 @@ class Agent:
             return None
         node = self._node(self.context)
         return (
-            pressure_problem(pod, node)
+            pressure_problem(pod, self._short_of())
             or sysctl_problem(pod)
             or os_problem(pod)
             or groups_problem(pod, node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from haru.client.api import ApiClient
@@ -16,16 +16,19 @@ from haru.kube.pod_resize import Allocations
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.machine import Machine
 from haru.node.agent.object_cache import Objects
-from haru.node.agent.options import NodeOptions
+from haru.node.agent.options import EvictionOptions, NodeOptions
 from haru.node.cgroups.amounts import Amounts, NodeMemory, container_amounts
 from haru.node.cgroups.host import Hierarchies
 from haru.node.cgroups.memory_qos import MemoryQos
+from haru.node.cgroups.paths import Driver
 from haru.node.cgroups.qos_groups import QosGroups
-from haru.node.cgroups.tree import Tree
+from haru.node.cgroups.tree import SystemdTree, Tree
 from haru.node.cri.client import RuntimeClient
 from haru.node.dra.devices import Devices
+from haru.node.eviction.thresholds import for_all_pods
 from haru.node.podworker.userns import UNSUPPORTED, IdRange, Ranges, UserNamespaceError, wants_namespace
 from haru.node.probes.probe_exec import HandlerRunner
+from haru.node.stats.kubelet.collector import HostPaths
 from haru.node.volumes.pod_volumes import PodVolumes
 
 
@@ -77,6 +80,21 @@ class Context:
     """What the pods of the node were allocated."""
     admission: Callable[[Obj], tuple[str, str] | None] = lambda pod: None
     """Reason and message if the node has no room for a pod beside the others."""
+
+    def host_paths(self) -> HostPaths:
+        """Where this machine is measured."""
+        options, groups = self.options, self.cgroups
+        driver: Driver = "systemd" if isinstance(groups.tree, SystemdTree) else "cgroupfs"
+        root = options.cgroups.root
+        return HostPaths(groups.hierarchies, options.root, options.logs, cgroup_root=root, driver=driver)
+
+    @property
+    def eviction(self) -> EvictionOptions:
+        """The thresholds, with that of all pods together where their memory is bounded."""
+        options = self.options.eviction
+        if self.cgroups.tree is None:
+            return options
+        return replace(options, thresholds=for_all_pods(options.thresholds))
 
     def service_variables(self, pod: Obj) -> Sequence[tuple[str, str]]:
         """The variables of Services for a pod's containers. Raises `ConfigError` until Services were read."""

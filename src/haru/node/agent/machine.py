@@ -48,11 +48,6 @@ def read_machine(root: Path, proc: Path = Path("/proc"), sys: Path = Path("/sys"
     )
 
 
-def available_memory(proc: Path = Path("/proc")) -> int:
-    """Bytes of memory that are available now."""
-    return _memory(proc / "meminfo").get("MemAvailable", 0)
-
-
 @lru_cache(maxsize=1)
 def throttle_paths(sys: Path = Path("/sys")) -> tuple[str, ...]:
     """Directories that say how often each processor was slowed down for its heat."""

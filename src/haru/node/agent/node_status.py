@@ -6,7 +6,7 @@ Source: v1 NodeStatus and the well-known labels, as kubelets write them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from haru.kube.quantity import parse_quantity
 from haru.node.agent.machine import Machine
 from haru.node.agent.options import NodeOptions
 from haru.node.cgroups.amounts import Amounts, shares_of
+from haru.node.eviction.thresholds import kept_from_pods
 from haru.proto import cri_pb2 as cri
 
 KUBELET_VERSION = "v1.36.0"
@@ -23,8 +24,6 @@ _SEMANTIC = re.compile(r"(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[
 """What may follow the numbers of a semantic version."""
 _MOST_IMAGES = 50
 _MOST_IMAGE_NAMES = 5
-LOW_MEMORY_BYTES = 100 * 1024 * 1024
-LOW_DISK_SHARE = 0.10
 
 
 def node_labels(options: NodeOptions, machine: Machine) -> dict[str, str]:
@@ -52,10 +51,14 @@ def capacity(options: NodeOptions, machine: Machine) -> dict[str, str]:
 
 
 def allocatable(options: NodeOptions, machine: Machine) -> dict[str, str]:
-    """What pods may have of it: without what is reserved, and without huge pages of memory."""
+    """What pods may have of it: without what is reserved, what would have them evicted, and huge pages of memory."""
     found: dict[str, str] = {}
+    sizes = {"memory": machine.memory, "ephemeral-storage": machine.storage}
+    kept = kept_from_pods(options.eviction.thresholds, sizes)
     for name, text in capacity(options, machine).items():
         left = parse_quantity(text) - parse_quantity(options.reserved.get(name, "0"))
+        if name in kept:
+            left -= kept[name]
         if name == "memory":
             left -= parse_quantity(str(sum(machine.huge_pages.values())))
         found[name] = str(left) if left.nano > 0 else "0"
@@ -169,15 +172,6 @@ def not_ready_reasons(answer: cri.StatusResponse | None, error: str = "") -> lis
     return reasons
 
 
-@dataclass(frozen=True, slots=True)
-class FreeResources:
-    """What is left on the machine: bytes of memory, the share of its disk, whether processes run out."""
-
-    memory: int
-    storage_share: float
-    few_pids: bool
-
-
 class _Condition(NamedTuple):
     type: str
     holds: bool
@@ -185,14 +179,9 @@ class _Condition(NamedTuple):
     message: str
 
 
-def node_conditions(stored: Mapping[str, Any], unready: Sequence[str], free: FreeResources, now: str) -> list[Obj]:
-    """The four conditions; a time of transition stays while a status does."""
-    low_memory, low_disk = free.memory < LOW_MEMORY_BYTES, free.storage_share < LOW_DISK_SHARE
-    table = [
-        _Condition("MemoryPressure", low_memory, *_memory_words(low_memory)),
-        _Condition("DiskPressure", low_disk, *_disk_words(low_disk)),
-        _Condition("PIDPressure", free.few_pids, *_pid_words(free.few_pids)),
-    ]
+def node_conditions(stored: Mapping[str, Any], unready: Sequence[str], short: Collection[str], now: str) -> list[Obj]:
+    """The four conditions, with those of `short` true; a time of transition stays while a status does."""
+    table = [_Condition(name, name in short, *_WORDS[name][name in short]) for name in _WORDS]
     ready = _Condition("Ready", True, "KubeletReady", "kubelet is posting ready status")
     if unready:
         text = unready[0] if len(unready) == 1 else f"[{', '.join(unready)}]"
@@ -200,21 +189,21 @@ def node_conditions(stored: Mapping[str, Any], unready: Sequence[str], free: Fre
     return [_condition(stored, each, now) for each in (*table, ready)]
 
 
-def _memory_words(low: bool) -> tuple[str, str]:
-    if low:
-        return "KubeletHasInsufficientMemory", "kubelet has insufficient memory available"
-    return "KubeletHasSufficientMemory", "kubelet has sufficient memory available"
-
-
-def _disk_words(low: bool) -> tuple[str, str]:
-    return ("KubeletHasDiskPressure", "kubelet has disk pressure") if low else (
-        "KubeletHasNoDiskPressure", "kubelet has no disk pressure")  # fmt: skip
-
-
-def _pid_words(low: bool) -> tuple[str, str]:
-    if low:
-        return "KubeletHasInsufficientPID", "kubelet has insufficient PID available"
-    return "KubeletHasSufficientPID", "kubelet has sufficient PID available"
+_WORDS = {
+    "MemoryPressure": (
+        ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+    ),
+    "DiskPressure": (
+        ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+    ),
+    "PIDPressure": (
+        ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+    ),
+}
+"""Reason and message, without the condition and with it."""
 
 
 def _condition(stored: Mapping[str, Any], condition: _Condition, now: str) -> Obj:

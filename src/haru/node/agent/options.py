@@ -8,6 +8,7 @@ from pathlib import Path
 
 from haru.drivers.cdi.reader import DIRECTORIES
 from haru.kube.gates import FeatureGates
+from haru.node.eviction.thresholds import DEFAULT_HARD, Threshold, parse_thresholds
 
 DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
 
@@ -21,6 +22,8 @@ class CgroupOptions:
     """Used where the runtime does not report one."""
     per_qos: bool = True
     fail_v1: bool = True
+    pod_pids_limit: int = 0
+    """How many processes and threads a pod may have; 0: as many as the node."""
     memory_throttling_factor: float | None = 0.9
     memory_reservation_policy: str = "None"
 
@@ -42,6 +45,34 @@ class DnsOptions:
     domain: str = "cluster.local"
     resolv_conf: Path | None = Path("/etc/resolv.conf")
     """Of this machine, for pods with dnsPolicy Default; None: they have no DNS."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionOptions:
+    """When pods are evicted since their node is under pressure."""
+
+    thresholds: tuple[Threshold, ...] = parse_thresholds(DEFAULT_HARD, {}, {}, {})
+    transition_seconds: float = 300.0
+    """How long a condition stays after it was last observed."""
+    max_pod_grace_seconds: float = 0.0
+    """The longest grace period of a pod at a soft threshold; negative: its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageGcOptions:
+    """Percent of the disk of images above which some are removed, and to which; ages are seconds."""
+
+    high_percent: int = 85
+    low_percent: int = 80
+    minimum_age: float = 120.0
+    """How long an image is kept after it was first seen."""
+    maximum_age: float = 0.0
+    """How long an unused image is kept at most; 0: for ever."""
+
+    @property
+    def is_off(self) -> bool:
+        """Whether images are removed under pressure only."""
+        return self.high_percent == 100 and not self.maximum_age
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +112,8 @@ class NodeOptions:
     """Of each resource what is kept from pods, as quantities."""
     dns: DnsOptions = field(default_factory=DnsOptions)
     cgroups: CgroupOptions = field(default_factory=CgroupOptions)
+    eviction: EvictionOptions = field(default_factory=EvictionOptions)
+    image_gc: ImageGcOptions = field(default_factory=ImageGcOptions)
     ids_per_pod: int = 65_536
     """Users that a pod with `hostUsers: false` has."""
     gates: FeatureGates = field(default_factory=FeatureGates)

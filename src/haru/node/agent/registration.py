@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import shutil
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from haru.client.api import ApiClient
@@ -20,9 +19,7 @@ from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, labels_of, owner_reference
 from haru.kube.names import format_micro_time, format_time
-from haru.node.agent.machine import available_memory
 from haru.node.agent.node_status import (
-    FreeResources,
     Host,
     condition_events,
     node_conditions,
@@ -42,7 +39,6 @@ NODES = known_kind("v1", "Node")
 LEASES = known_kind("coordination.k8s.io/v1", "Lease")
 NAMESPACES = known_kind("v1", "Namespace")
 LEASE_NAMESPACE = "kube-node-lease"
-_FEW_PIDS = 0.95
 _FIXED_LABELS = ("kubernetes.io/arch", "kubernetes.io/os")
 _ANSWER_SECONDS = 20.0
 """How long the runtime may take: with the pause between two reports, kubelets' 30 s until it is down."""
@@ -67,6 +63,8 @@ class Registration:
         self._reported = 0.0
         self._look = asyncio.Event()
         self.is_ready = False
+        self.short_of: Callable[[], Collection[str]] = tuple
+        """Conditions of pressure that hold."""
 
     def report_soon(self) -> None:
         """Report now: something has happened to the machine."""
@@ -168,12 +166,7 @@ class Registration:
                 wanted.pop(field)
         else:
             wanted |= runtime_fields(answer)
-        disk = await asyncio.to_thread(shutil.disk_usage, self._options.root)
-        share = disk.free / disk.total if disk.total else 1.0
-        now = format_time(datetime.now(UTC))
-        wanted["conditions"] = node_conditions(
-            stored, reasons, FreeResources(available_memory(), share, _is_crowded()), now
-        )
+        wanted["conditions"] = node_conditions(stored, reasons, self.short_of(), format_time(datetime.now(UTC)))
         return wanted
 
     async def run(self) -> None:
@@ -233,12 +226,3 @@ def _difference(stored: Obj, wanted: Obj) -> Obj:
     if any(had.get(one["type"]) != (one["status"], one["reason"]) for one in wanted["conditions"]):
         patch["conditions"] = wanted["conditions"]
     return patch
-
-
-def _is_crowded() -> bool:
-    try:
-        most = int(Path("/proc/sys/kernel/pid_max").read_text())
-        tasks = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
-    except (OSError, ValueError, IndexError):
-        return False
-    return tasks > _FEW_PIDS * most

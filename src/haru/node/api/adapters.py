@@ -15,16 +15,15 @@ from haru.node.agent.agent import Agent
 from haru.node.agent.context import Context
 from haru.node.agent.machine import own_address
 from haru.node.agent.node_status import KUBELET_VERSION
-from haru.node.agent.options import NodeOptions
+from haru.node.agent.options import EvictionOptions, NodeOptions
 from haru.node.api.handlers import KubeletSources
 from haru.node.api.kubelet import KubeletServer, ServedNode
 from haru.node.api.options import ServerOptions
 from haru.node.api.runtime_streams import RuntimeStreams
 from haru.node.api.sources import ContainerRef, LogOptions, StreamOptions, StreamRequest
-from haru.node.cgroups.tree import SystemdTree
 from haru.node.cri.errors import CriError
 from haru.node.podworker.observed import CONTAINER_NAME, POD_NAME, POD_NAMESPACE, POD_UID
-from haru.node.stats.kubelet.collector import Collector, HostPaths
+from haru.node.stats.kubelet.collector import Collector
 from haru.node.stats.kubelet.runtime_stats import RuntimeStats
 from haru.proto import cri_pb2 as cri
 from haru.secure_serving.http import HttpError
@@ -134,14 +133,7 @@ class AgentView:
         while self.agent is None or self.agent.context is None or self.agent.pods is None:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)  # the agent asks its runtime first
         context, options = self.agent.context, self._options
-        paths = HostPaths(
-            context.cgroups.hierarchies,
-            options.root,
-            options.logs,
-            cgroup_root=options.cgroups.root,
-            driver="systemd" if isinstance(context.cgroups.tree, SystemdTree) else "cgroupfs",
-        )
-        self._collector = Collector(options.name, paths, self.all, RuntimeStats(context.runtime).uses)
+        self._collector = Collector(options.name, context.host_paths(), self.all, RuntimeStats(context.runtime).uses)
         await self._collector.run()
 
     def of_devices(self) -> Sequence[str]:
@@ -150,8 +142,8 @@ class AgentView:
 
     def of_evictions(self) -> Sequence[str]:
         """The lines of /metrics about evicted pods."""
-        eviction = self.agent.storage_eviction if self.agent is not None else None
-        return eviction.lines() if eviction is not None else ()
+        evictions = self.agent.evictions if self.agent is not None else None
+        return evictions.lines() if evictions is not None else ()
 
     def health_problem(self) -> str:
         """Why the agent's main loop is unhealthy; empty if it is healthy."""
@@ -212,10 +204,30 @@ def configuration(node: NodeOptions, server: ServerOptions) -> Obj:
         "cgroupDriver": node.cgroups.driver,
         "failCgroupV1": node.cgroups.fail_v1,
         "maxPods": node.max_pods,
+        "podPidsLimit": node.cgroups.pod_pids_limit or -1,
+        "imageGCHighThresholdPercent": node.image_gc.high_percent,
+        "imageGCLowThresholdPercent": node.image_gc.low_percent,
+        "imageMinimumGCAge": f"{node.image_gc.minimum_age:g}s",
+        "imageMaximumGCAge": f"{node.image_gc.maximum_age:g}s",
+        **_eviction(node.eviction),
         "systemReserved": dict(node.reserved),
         "containerRuntimeEndpoint": node.endpoint,
         "podLogsDir": str(node.logs),
         "featureGates": {gate.name: node.gates.enabled(gate.name) for gate in node.gates.gates},
+    }
+
+
+def _eviction(options: EvictionOptions) -> Obj:
+    hard = [one for one in options.thresholds if not one.grace]
+    soft = [one for one in options.thresholds if one.grace]
+    minimum = {one.signal: str(one.minimum) for one in options.thresholds if one.minimum is not None}
+    return {
+        "evictionHard": {one.signal: str(one.value) for one in hard},
+        **({"evictionSoft": {one.signal: str(one.value) for one in soft}} if soft else {}),
+        **({"evictionSoftGracePeriod": {one.signal: f"{one.grace:g}s" for one in soft}} if soft else {}),
+        **({"evictionMinimumReclaim": minimum} if minimum else {}),
+        "evictionPressureTransitionPeriod": f"{options.transition_seconds:g}s",
+        "evictionMaxPodGracePeriod": round(options.max_pod_grace_seconds),
     }
 
 

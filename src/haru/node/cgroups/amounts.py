@@ -34,6 +34,8 @@ class Amounts:
     oom_score_adj: int = 0
     huge_pages: Mapping[str, int] = field(default_factory=dict)
     unified: Mapping[str, str] = field(default_factory=dict)
+    pids: int = 0
+    """How many processes and threads; 0: what the group has is left as it is."""
 
 
 def shares_of(milli: int) -> int:

@@ -132,6 +132,7 @@ class SystemdTree:
             properties += [f"CPUWeight={weight_of(amounts.cpu_shares)}"]
             properties += [f"CPUQuota={amounts.cpu_quota * 100 // amounts.cpu_period}%"] if amounts.cpu_quota else []
             properties += [f"MemoryMax={amounts.memory_limit}"] if amounts.memory_limit else []
+            properties += [f"TasksMax={amounts.pids}"] if amounts.pids else []
         if properties:
             self._run(["systemctl", "set-property", "--runtime", unit, *properties])
 
@@ -147,6 +148,7 @@ def unified_values(amounts: Amounts) -> dict[str, str]:
         "cpu.weight": str(weight_of(amounts.cpu_shares)),
         "cpu.max": f"{quota} {amounts.cpu_period}",
         "memory.max": str(amounts.memory_limit) if amounts.memory_limit else "max",
+        **({"pids.max": str(amounts.pids)} if amounts.pids else {}),
         **{f"hugetlb.{size}.max": str(limit) for size, limit in sorted(amounts.huge_pages.items())},
         **amounts.unified,
     }
@@ -161,6 +163,7 @@ def legacy_values(amounts: Amounts) -> dict[str, dict[str, str]]:
             "cpu.cfs_quota_us": str(amounts.cpu_quota) if amounts.cpu_quota else _NO_LIMIT_V1,
         },
         "memory": {"memory.limit_in_bytes": str(amounts.memory_limit) if amounts.memory_limit else _NO_LIMIT_V1},
+        **({"pids": {"pids.max": str(amounts.pids)}} if amounts.pids else {}),
     }
 
 

@@ -6,6 +6,7 @@ published CRI, v1; timeouts as the kubelet's (--runtime-request-timeout, twice a
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -220,6 +221,32 @@ class RuntimeClient:
     async def images(self) -> list[cri.Image]:
         """All images, complete."""
         return await self.lister.all(IMAGE_LIST, cri.ListImagesRequest(filter=cri.ImageFilter()))
+
+    async def remove_image(self, image: str) -> None:
+        """Remove an image; a missing one is no error."""
+        request = cri.RemoveImageRequest(image=cri.ImageSpec(image=image))
+        await self._gone_is_well("remove_image", IMAGES + "RemoveImage", request)
+
+    async def image_directory(self) -> str:
+        """A directory on the file system of images; empty where the runtime does not tell it."""
+        try:
+            method, request = IMAGES + "ImageFsInfo", cri.ImageFsInfoRequest()
+            answer = await self._call("image_fs_info", method, request, cri.ImageFsInfoResponse)
+        except CriError as error:
+            if error.code != "UNIMPLEMENTED":
+                raise
+            return ""
+        return answer.image_filesystems[0].fs_id.mountpoint if answer.image_filesystems else ""
+
+    async def sandbox_image(self) -> str:
+        """The name of the image that sandboxes have; empty where the runtime does not tell it."""
+        request = cri.StatusRequest(verbose=True)
+        answer = await self._call("status", RUNTIME + "Status", request, cri.StatusResponse)
+        try:
+            found = json.loads(answer.info.get("config", "{}"))
+        except ValueError:
+            return ""
+        return str(found.get("sandboxImage", "")) if isinstance(found, dict) else ""
 
     # -- the way ------------------------------------------------------------------------------------------------------
 

@@ -1,1 +1,3 @@
-"""Evictions of pods that use more storage of the node than they may."""
+"""Evictions of pods that use more storage than they may, or whose node is under pressure; unused images."""
+
+from haru.node.eviction.thresholds import parse_thresholds as parse_thresholds

@@ -6,25 +6,33 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from haru.node.eviction.ranking import Disk
+
 
 def disk_usage(path: Path) -> int:
     """Bytes on disk of a file, or of a directory and everything in it on the same file system; 0 if it is not there.
 
     A file with several names counts once, one that goes meanwhile not at all.
     """
+    return disk_of(path).used
+
+
+def disk_of(path: Path) -> Disk:
+    """The same, and how many inodes it takes."""
     try:
         top = path.lstat()
     except OSError:
-        return 0
+        return Disk()
     seen: set[int] = set()
-    total = top.st_blocks
+    total, inodes = top.st_blocks, 1
     for stat in _below(str(path), top.st_dev):
         if stat.st_nlink > 1:
             if stat.st_ino in seen:
                 continue
             seen.add(stat.st_ino)
         total += stat.st_blocks
-    return total * 512
+        inodes += 1
+    return Disk(total * 512, inodes)
 
 
 def _below(path: str, device: int) -> Iterator[os.stat_result]:

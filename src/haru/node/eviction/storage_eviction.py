@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from haru.client.events import EventRecorder
-from haru.exposition import head
 from haru.kube.meta import Obj
 from haru.kube.resources import pod_limits
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.node.eviction.disk_usage import disk_usage
 from haru.node.eviction.limits import STORAGE, ContainerStorage, PodStorage, excess, has_limits
+from haru.node.eviction.signals import is_on_disk, same_device
 from haru.node.podworker.config import log_directory
 from haru.node.podworker.worker import PodWorker
 from haru.node.volumes.pod_volumes import PodVolumes
@@ -93,7 +92,7 @@ class StorageEviction:
         return {
             one.attributes.id: ContainerStorage(
                 one.writable_layer.used_bytes.value,
-                is_layer_beside_logs=_same_device(one.writable_layer.fs_id.mountpoint, self.paths.root),
+                is_layer_beside_logs=same_device(one.writable_layer.fs_id.mountpoint, self.paths.root),
             )
             for one in stats
             if one.HasField("writable_layer")
@@ -102,7 +101,7 @@ class StorageEviction:
     def _measured(self, pod: Obj, layers: Mapping[str, ContainerStorage]) -> PodStorage:
         """All that a pod uses."""
         uid, volumes = pod["metadata"]["uid"], self.paths.volumes
-        kept = [one for one in pod["spec"].get("volumes") or () if _is_on_disk(one)]
+        kept = [one for one in pod["spec"].get("volumes") or () if is_on_disk(one)]
         logs = Path(log_directory(str(self.paths.logs), pod))
         return PodStorage(
             volumes={one["name"]: disk_usage(volumes.volume(uid, one)) for one in kept},
@@ -112,21 +111,3 @@ class StorageEviction:
             },
             other=disk_usage(volumes.pod(uid) / "etc-hosts"),
         )
-
-    def lines(self) -> Sequence[str]:
-        """The lines of /metrics."""
-        name = "kubelet_evictions"
-        lines = head(name, "counter", "Evicted pods by the exceeded limit.") if self.evictions else []
-        return [*lines, *(f'{name}{{eviction_signal="{key}"}} {n}' for key, n in sorted(self.evictions.items()))]
-
-
-def _is_on_disk(volume: Obj) -> bool:
-    return "configMap" in volume or ("emptyDir" in volume and not (volume["emptyDir"] or {}).get("medium"))
-
-
-def _same_device(mountpoint: str, root: Path) -> bool:
-    """Whether two directories are on one file system; so they are for a runtime that tells no other."""
-    try:
-        return not mountpoint or os.stat(mountpoint).st_dev == root.stat().st_dev  # noqa: PTH116
-    except OSError:
-        return True

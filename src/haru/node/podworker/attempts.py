@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from haru.kube.meta import Obj
 from haru.node.agent.images import StartError
-from haru.node.podworker.observed import CREATED, SeenPod
+from haru.node.podworker.observed import CREATED, EXITED, SeenPod
 from haru.node.status.container_status import has_run
+
+RUN_ERROR: Final = "RunContainerError"
 
 
 def next_attempt(pod: Obj, name: str, seen: SeenPod) -> int:
@@ -23,6 +28,12 @@ def next_attempt(pod: Obj, name: str, seen: SeenPod) -> int:
             if one["name"] == name and one.get("containerID"):
                 return int(one.get("restartCount", 0)) + has_run(one)
     return 0
+
+
+def failed_to_run(reasons: Mapping[str, tuple[str, str]], seen: SeenPod) -> list[str]:
+    """Containers whose failed start the runtime knows as an end: they wait as crashing ones do, and for no more."""
+    newest = {name: seen.newest(name) for name, (reason, _) in reasons.items() if reason == RUN_ERROR}
+    return [name for name, last in newest.items() if last is not None and last.state == EXITED]
 
 
 def target_id(spec: Obj, seen: SeenPod) -> str:

@@ -24,6 +24,7 @@ from haru.node.agent.images import ImageError, ImageManager, StartError, check_u
 from haru.node.agent.machine import throttle_paths
 from haru.node.cri.errors import CriError
 from haru.node.dra.devices import Prepared
+from haru.node.podworker.attempts import RUN_ERROR
 from haru.node.podworker.config import ContainerInputs, container_config, log_path
 from haru.node.podworker.host_names import hosts_text
 from haru.node.podworker.observed import SeenSandbox
@@ -166,7 +167,7 @@ class ContainerStarter:
         try:
             await self._context.runtime.start_container(id_)
         except CriError as error:
-            raise StartError("RunContainerError", error.details) from error
+            raise StartError(RUN_ERROR, error.details) from error
 
     async def _image_volumes(self, request: ContainerStart) -> dict[str, cri.ImageSpec]:
         """Have the images of the volumes that a container mounts, by the volumes' names. Raises `StartError`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ class Sandboxes:
         if self._context.cgroups.tree is not None:
             await self._context.cgroups.qos_groups.update()
             values = pod_values(self._context.cgroups.memory_qos, pod)
-            await asyncio.to_thread(self._context.cgroups.tree.apply, self.group(pod), values, pod_amounts(pod))
+            amounts = replace(pod_amounts(pod), pids=self._context.options.cgroups.pod_pids_limit)
+            await asyncio.to_thread(self._context.cgroups.tree.apply, self.group(pod), values, amounts)
         return await self._context.runtime.run_sandbox(config, handler)
 
     async def remove_group(self, pod: Obj) -> None:

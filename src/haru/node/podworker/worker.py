@@ -31,7 +31,7 @@ from haru.node.agent.images import StartError
 from haru.node.cgroups.tree import CgroupError
 from haru.node.cri.errors import CriError
 from haru.node.dra.devices import DevicesError, Prepared
-from haru.node.podworker.attempts import next_attempt, target_id
+from haru.node.podworker.attempts import failed_to_run, next_attempt, target_id
 from haru.node.podworker.container_kill import ContainerKiller, KillTarget, grace_of
 from haru.node.podworker.container_start import ContainerStart, ContainerStarter, PodInputs, VolumesError
 from haru.node.podworker.failed_mounts import FailedMounts
@@ -50,7 +50,6 @@ from haru.node.status.status_manager import PODS, StatusManager
 _log = logging.getLogger(__name__)
 RUNTIME_CLASSES = known_kind("node.k8s.io/v1", "RuntimeClass")
 _RETRY_SECONDS = 10.0
-_EVICTION_SECONDS = 1.0
 OVERDUE = "Pod was active on the node longer than the specified deadline"
 
 
@@ -64,6 +63,8 @@ class _State:
     retry_at: dict[str, float] = field(default_factory=dict)
     """By container that did not start: when the next attempt may be made, in seconds since the epoch."""
     failure: tuple[str, str] | None = None
+    is_disrupted: bool = False
+    """The pod goes since its node is under pressure."""
     is_over: bool = False
     is_rejected: bool = False
     is_gone: bool = False
@@ -128,13 +129,19 @@ class PodWorker:
             return None
         return None if (pod.get("status") or {}).get("phase") in TERMINAL else pod
 
-    def evict(self, reason: str, message: str) -> bool:
-        """End the pod at once, as failed; whether it did not end anyway."""
+    def evict(self, reason: str, message: str, grace: float = 1.0, *, disrupted: bool = False) -> bool:
+        """End the pod within `grace` seconds, as failed; whether it did not end anyway."""
         if self.evictable is None:
             return False
-        self._state.failure, self._state.is_over, self._state.grace = (reason, message), True, _EVICTION_SECONDS
+        self._state.failure, self._state.is_over, self._state.grace = (reason, message), True, grace
+        self._state.is_disrupted = disrupted
         self.wake()
         return True
+
+    @property
+    def is_cleaned(self) -> bool:
+        """Nothing of the pod is left but its containers' logs."""
+        return self._state.is_cleaned
 
     def wake(self) -> None:
         """Sync the pod soon."""
@@ -162,6 +169,7 @@ class PodWorker:
                     async with asyncio.timeout(min(wait, self._context.options.intervals.resync_seconds)):
                         await self._wake.wait()
         finally:
+            self._state.is_cleaned = True
             self._prober.close()
             self._killer.close()
             self._context.objects.forget(self.uid)
@@ -244,6 +252,8 @@ class PodWorker:
             last = seen.newest(name)
             if last is not None and last.runs:
                 del self._state.reasons[name]
+        for name in failed_to_run(self._state.reasons, seen):
+            self._state.retry_at.pop(name, None)
         for name, message in plan.crashing.items():
             self._state.reasons[name] = "CrashLoopBackOff", message
 
@@ -431,6 +441,7 @@ class PodWorker:
             is_over=self._state.is_over,
             failure=self._state.failure,
             is_rejected=self._state.is_rejected,
+            is_disrupted=self._state.is_disrupted,
             resources=self._resizer.reported(pod, seen),
             resizes=self._resizer.conditions,
             recursive_read_only=self._context.runtime_info.has_recursive_read_only,

@@ -98,7 +98,7 @@ class Collector:
                 _log.exception("the node was not measured")
             await asyncio.sleep(self.seconds * Random().uniform(0.9, 1.1))
 
-    async def measure(self) -> None:
+    async def measure(self) -> Snapshot:
         """Measure once."""
         uses: Mapping[str, ContainerUse] = {}
         if self.uses is not None:
@@ -108,6 +108,7 @@ class Collector:
                 _log.info("the runtime told nothing of what containers use: %s", error)
         pods = list(self.pods())
         self._last = await asyncio.to_thread(self._measured, pods, uses)
+        return self._last
 
     def _measured(self, pods: Sequence[Obj], uses: Mapping[str, ContainerUse]) -> Snapshot:
         p, measurement = self.paths, _Measurement(self.now(), uses)

@@ -160,7 +160,9 @@ def processes(proc: Path) -> tuple[int | None, int | None]:
     """How many there may be, and how many threads there are."""
     parts = (_text(proc / "loadavg") or "").split()
     running = parts[3].partition("/")[2] if len(parts) > 3 else ""
-    return number(proc / "sys/kernel/pid_max"), int(running) if running.isdigit() else None
+    bounds = [number(proc / "sys/kernel" / name) for name in ("pid_max", "threads-max")]
+    most = min((bound for bound in bounds if bound is not None), default=None)
+    return most, int(running) if running.isdigit() else None
 
 
 def file_system(path: Path) -> FileSystem | None:

@@ -1,0 +1,93 @@
+"""What makes room on a node: limits of storage, pressure, images that nobody uses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from haru.client.events import EventType
+from haru.exposition import head
+from haru.kube.meta import Obj
+from haru.node.agent.context import Context
+from haru.node.eviction.image_gc import ImageCollector
+from haru.node.eviction.pressure_eviction import Machine, PressureEviction
+from haru.node.eviction.ranking import Usages
+from haru.node.eviction.signals import observe, pod_usage
+from haru.node.eviction.storage_eviction import StorageEviction, StoragePaths
+from haru.node.podworker.observed import EXITED, POD_UID
+from haru.node.podworker.worker import PodWorker
+from haru.node.stats.kubelet.collector import Collector
+from haru.node.stats.kubelet.runtime_stats import RuntimeStats
+from haru.node.status.pod_status import TERMINAL
+from haru.proto import cri_pb2 as cri
+
+Tell = Callable[[EventType, str, str], None]
+
+
+@dataclass(slots=True)
+class Evictions:
+    """The evictions of one node; `workers` are those of all its pods, `changed` is called for changed conditions."""
+
+    context: Context
+    workers: Callable[[], Sequence[PodWorker]]
+    tell: Tell
+    changed: Callable[[], None]
+    counts: Counter[str] = field(default_factory=Counter)
+    """Of evicted pods, by signal."""
+    images: ImageCollector = field(init=False)
+    pressure: PressureEviction = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make what looks at images, and at pressure."""
+        context, options = self.context, self.context.options
+        self.images = ImageCollector(context.runtime, options.image_gc, self._pods, self.tell)
+        machine = Machine(lambda: observe(context.runtime, context.host_paths()), self._usages, self._reclaim)
+        self.pressure = PressureEviction(
+            context.eviction, machine, context.recorder, self.tell, self.workers, self.changed, self.counts
+        )
+
+    async def run(self) -> None:
+        """Make room until cancelled."""
+        context, options = self.context, self.context.options
+        paths = StoragePaths(options.root, options.logs, context.volumes)
+        limits = StorageEviction(context.runtime, context.recorder, paths, self.workers, self.counts)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(limits.run(), name="limits of storage")
+            group.create_task(self.pressure.run(), name="pressure")
+            group.create_task(self.images.run(), name="unused images")
+
+    def lines(self) -> Sequence[str]:
+        """The lines of /metrics."""
+        name = "kubelet_evictions"
+        lines = head(name, "counter", "Evicted pods by the exceeded limit.") if self.counts else []
+        return [*lines, *(f'{name}{{eviction_signal="{key}"}} {n}' for key, n in sorted(self.counts.items()))]
+
+    def _pods(self) -> list[Obj]:
+        return [worker.pod for worker in self.workers() if worker.pod is not None]
+
+    async def _usages(self, pods: Sequence[Obj]) -> Usages:
+        """What pods use now, by uid."""
+        context = self.context
+        stats = RuntimeStats(context.runtime)
+        collector = Collector(context.options.name, context.host_paths(), lambda: pods, stats.uses)
+        figures = {one.uid: one for one in (await collector.measure()).pods}
+        found = {}
+        for pod in pods:
+            uid = pod["metadata"]["uid"]
+            if uid in figures:
+                found[uid] = await asyncio.to_thread(pod_usage, pod, figures[uid], context.volumes)
+        return found
+
+    async def _reclaim(self) -> None:
+        """Remove the containers of pods that have ended, then images. Raises `CriError`, `ImageGcError`."""
+        runtime = self.context.runtime
+        phases = {pod["metadata"]["uid"]: (pod.get("status") or {}).get("phase") for pod in self._pods()}
+        for container in await runtime.containers():
+            if container.state == EXITED and phases.get(container.labels.get(POD_UID, "")) in TERMINAL:
+                await runtime.remove_container(container.id)
+        for sandbox in await runtime.sandboxes():
+            if sandbox.state != cri.SANDBOX_READY and phases.get(sandbox.labels.get(POD_UID, "")) in TERMINAL:
+                await runtime.remove_sandbox(sandbox.id)
+        await self.images.remove_unused()
