@@ -136,7 +136,7 @@ CASES = [
         storage_class(), volume_claim("c", bound="v"), volume("v", "b", claim=volume_claim("c"), phase="Bound")],
         {"b"}),
     Case("bound claim whose volume is gone", [storage_class(), volume_claim("c", bound="v")], set(),
-         message=refused(f"2 {GONE}")),
+         message='0/2 nodes are available: persistentvolume "v" not found.'),
     Case("a bound and an unbound claim on different nodes: two reasons for one node", [
         storage_class(), volume_claim("c", bound="v"), volume("v", "a", claim=volume_claim("c"), phase="Bound"),
         volume_claim("d"), volume("w", "b")], set(), claims=("c", "d"),
@@ -175,6 +175,17 @@ def test_pod_with_volume_claims_gets_the_nodes_that_serve_them(case: Case) -> No
     for member in decision.placed:
         assert {binding.claim_name: binding.volume for binding in member.volumes} == case.bindings
         assert all(binding.claim_uid == f"uid-{binding.claim_name}" for binding in member.volumes)
+
+
+def test_volume_of_an_ephemeral_claim_is_missed_on_each_node_and_may_be_of_any_zone() -> None:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
+    claim, zone = volume_claim("p-scratch", bound="v"), {"topology.kubernetes.io/zone": "z1"}
+    claim["metadata"]["ownerReferences"] = [owner]
+    one = pod("p", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": claim["spec"]}}}])
+    one["metadata"]["uid"] = "uid-p"
+    elsewhere = node("a", labels={"topology.kubernetes.io/zone": "z2"})
+    assert decide_all([elsewhere, claim, one]).message == f"0/1 nodes are available: 1 {GONE}."
+    assert decide_all([elsewhere, claim, volume("v", claim=claim, phase="Bound", labels=zone), one]).placed
 
 
 def test_pod_without_volume_binding_in_its_profile_is_placed_without_bindings() -> None:

@@ -76,12 +76,13 @@ def _is_anothers(volume: Obj | None, claim: Obj) -> bool:
     return not same or bool(owner.get("uid") and meta.get("uid") and owner["uid"] != meta["uid"])
 
 
-def bound_volumes(snapshot: Snapshot, pod: PodInfo) -> list[tuple[str, Obj | None]]:
-    """The names of the volumes that the pod's claims are bound to, and the volumes."""
+def bound_volumes(snapshot: Snapshot, pod: PodInfo, *, ephemeral: bool = True) -> list[tuple[str, Obj | None]]:
+    """The names of the volumes that the pod's claims are bound to, and the volumes; with or without ephemeral claims."""
     claims, volumes = snapshot.objects("PersistentVolumeClaim"), snapshot.objects("PersistentVolume")
     names = [
         ((claims.get(f"{pod.key.namespace}/{name}") or {}).get("spec") or {}).get("volumeName")
         for name in pod.volume_claims
+        if ephemeral or name not in pod.ephemeral_claims
     ]
     return [(name, volumes.get(name)) for name in names if name]
 

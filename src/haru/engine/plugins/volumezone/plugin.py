@@ -1,5 +1,6 @@
-"""Refuse nodes outside of the zone or region of the pod's volumes.
+"""Refuse nodes outside of the zone or region of the pod's volumes, and pods whose volumes are gone.
 
+Volumes of ephemeral claims are not looked at.
 Source: kube-scheduler's VolumeZone plugin, as behaviour.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from haru.engine.framework.cluster_event import ClusterEvent
-from haru.engine.framework.interfaces import PASS, FilterFailure, FilterRequest, NodeFilter, refuse
+from haru.engine.framework.interfaces import PASS, FilterFailure, FilterRequest, NodeFilter, PreFilterResult, refuse
 from haru.engine.plugins.volumebinding.plugin import bound_volumes
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.node_info import NodeInfo
@@ -27,7 +28,7 @@ _ZONE_SEPARATOR = "__"
 def volume_zone(snapshot: Snapshot, pod: PodInfo) -> NodeFilter | None:
     """Refuse nodes outside of the zone or region in a volume's labels; a node without such labels passes."""
     wanted: list[tuple[str, str, frozenset[str]]] = []
-    for name, volume in bound_volumes(snapshot, pod):
+    for name, volume in bound_volumes(snapshot, pod, ephemeral=False):
         labels = (volume or {"metadata": {}})["metadata"].get("labels") or {}
         for key in _ZONE_LABELS:
             if key in labels:
@@ -55,6 +56,15 @@ class VolumeZone:
     name = "VolumeZone"
     events = frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_LABEL, ClusterEvent.VOLUME})
     general = False
+
+    def pre_filter(self, request: FilterRequest) -> PreFilterResult:
+        """Reject a pod if a volume that one of its claims is bound to does not exist."""
+        for name, volume in bound_volumes(request.snapshot, request.pod, ephemeral=False):
+            if volume is None:
+                message = f'persistentvolume "{name}" not found'
+                failure = refuse("VolumeZone", "VolumeMissing", message, {"persistentVolume": name})
+                return PreFilterResult(failure)
+        return PreFilterResult()
 
     def filters(self, request: FilterRequest) -> Sequence[NodeFilter | None]:
         """Make the filter; None if no volume names a zone."""
