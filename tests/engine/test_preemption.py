@@ -156,6 +156,18 @@ def test_message_counts_preemption_results_per_node() -> None:
     )
 
 
+@pytest.mark.parametrize(("nodes", "told"), [(1, "node(s) didn't match pod affinity rules"), (21, "Insufficient cpu")])
+def test_message_says_what_refuses_the_pod_after_all_evictions_on_up_to_twenty_nodes(nodes: int, told: str) -> None:
+    """The pod's only friends are those whom it would have to evict."""
+    names = [f"n{i}" for i in range(nodes)]
+    friends = [running(f"r-{name}", name, 0, "4", labels={"app": "friend"}) for name in names]
+    term = {"labelSelector": {"matchLabels": {"app": "friend"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    waiting = pod("p", cpu="4", priority=9, affinity=affinity)
+    decision = ask([*(node(name, cpu="4") for name in names), *friends, waiting])
+    assert decision.message.endswith(f"preemption: 0/{nodes} nodes are available: {nodes} {told}.")
+
+
 def test_node_that_can_never_fit_has_no_victims() -> None:
     taint = [{"key": "k", "effect": "NoSchedule"}]
     decision = ask([node("a", cpu="4", taints=taint), running("r", "a"), pod("p", cpu="4", priority=9)])

@@ -60,7 +60,7 @@ class NodeCandidates:
     def has_units(self, node: str) -> bool:
         """Tell whether the pod may evict something on a node."""
         if self._filters_units:
-            return bool(self._units(node))
+            return bool(self.units(node))
         units = self._index.units_on(node)
         return bool(units) and units[-1].priority < self._priority
 
@@ -80,7 +80,7 @@ class NodeCandidates:
 
     def candidate(self, node: str) -> NodeCandidate | None:
         """Return a node as a candidate; None if evictions do not make the pod fit. Raises UnansweredError."""
-        order = reprieve_order(self._base, self._units(node), self._search.evicted) if self._reorders else None
+        order = reprieve_order(self._base, self.units(node), self._search.evicted) if self._reorders else None
         if self._counter is not None and (order is None or not order.guarded):
             try:
                 steps = self._counter.steps_of_full(node)
@@ -90,10 +90,10 @@ class NodeCandidates:
                 pass  # The general search may still decide it.
             except AllocationError as error:
                 raise UnansweredError(Reason("SelectorError", str(error))) from error
-        victims = self._search.victims_in(order or ReprieveOrder(tuple(self._units(node))), node)
+        victims = self._search.victims_in(order or ReprieveOrder(tuple(self.units(node))), node)
         return None if victims is None else NodeCandidate(victims.cost, victims.violations, lambda: victims)
 
-    def _units(self, node: str) -> list[DisruptionUnit]:
+    def units(self, node: str) -> list[DisruptionUnit]:
         """Return the units on a node that the pod may evict, most important first."""
         return evictable_pods(self._base, self._preemptor, node)
 

@@ -19,6 +19,7 @@ from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message
 from haru.engine.podgroup.placed import Placed
 from haru.engine.podgroup.schedule_one import PodPlacer
 from haru.engine.podgroup.search_budget import UnansweredError
+from haru.engine.preemption.dry_run import without_pods
 from haru.engine.preemption.eligibility import evictable_pods
 from haru.engine.preemption.feasibility_oracle import Preemptor
 from haru.engine.preemption.node_candidates import NodeCandidates
@@ -44,6 +45,8 @@ STILL_NOT = "still not schedulable"
 _ENOUGH_PERCENT = 10
 _ENOUGH = 100
 """Limits on the number of candidate nodes, absolute and in percent of all (KEP-268's defaults)."""
+_TOLD = 20
+"""Up to so many nodes are asked what refuses the pod there after all evictions, which only the message says."""
 _CLUSTER_WIDE_FAILURES = frozenset(
     {"DevicesUnavailable", "PodAntiAffinity", "ExistingPodAntiAffinity", "TopologySpread"}
 )
@@ -64,7 +67,7 @@ def preempt_for_pod(snapshot: Snapshot, refused: Decision, preemptor: Preemptor)
             if kept is not None:
                 return _with_preemption_message(kept, preemptor, TERMINATING)
         known = refused.diagnosis if base is snapshot else None
-        refusals = _refusals(base, preemptor) if known is None else known.nodes
+        refusals = _refusals(base, preemptor, base.node_names) if known is None else known.nodes
         if refusals is None:
             # Pending evictions already make the pod fit.
             if not waits_for_pending_evictions(snapshot, preemptor):
@@ -78,23 +81,28 @@ def preempt_for_pod(snapshot: Snapshot, refused: Decision, preemptor: Preemptor)
 def _preempt(base: Snapshot, refused: Decision, preemptor: Preemptor, refusals: Refusals) -> Decision:
     texts: dict[str, Sequence[str]] = {}
     search = Search(base, preemptor)
-    best = _best(base, preemptor, search, refusals, texts)
+    candidates = NodeCandidates(base, preemptor, search)
+    best = _best(base, preemptor, candidates, refusals, texts)
     if best is not None:
         return nominated(base, refused, preemptor, best) or refused
     victims = _cluster_wide_victims(base, preemptor, search, refusals)
     if victims is not None:
         return nominated(base, refused, preemptor, victims) or refused
+    _tell_what_is_left(base, preemptor, candidates, texts)
     return _with_preemption_message(refused, preemptor, _summary(base, refusals, texts))
 
 
 def _best(
-    base: Snapshot, preemptor: Preemptor, search: Search, refusals: Refusals, texts: dict[str, Sequence[str]]
+    base: Snapshot,
+    preemptor: Preemptor,
+    candidates: NodeCandidates,
+    refusals: Refusals,
+    texts: dict[str, Sequence[str]],
 ) -> Victims | None:
     """Return the victims on the cheapest node, or None; `texts` collects the reasons of the nodes that were asked."""
     best: Victims | None = None
     found, guarded = 0, True
     enough = max(_ENOUGH, len(base.node_names) * _ENOUGH_PERCENT // 100)
-    candidates = NodeCandidates(base, preemptor, search)
     for name in _nodes_with_units(base, preemptor, candidates, refusals, texts):
         if best is not None and candidates.exceeds(name, best.cost):
             guarded = False
@@ -144,6 +152,18 @@ def _nodes_with_units(
         yield name
 
 
+def _tell_what_is_left(
+    base: Snapshot, preemptor: Preemptor, candidates: NodeCandidates, texts: dict[str, Sequence[str]]
+) -> None:
+    """Say of each node that was asked what refuses the pod once all less important units are gone from it."""
+    asked = [name for name, told in texts.items() if told not in ((NOT_HELPFUL,), (NO_VICTIMS,))]
+    for name in asked if len(asked) <= _TOLD else ():
+        emptied = without_pods(base, [pod for unit in candidates.units(name) for pod in unit.leaving])
+        failures = _refusals(emptied, preemptor, (name,))
+        if failures is not None:
+            texts[name] = [failure.reason.message for failure in failures.get(name, ())]
+
+
 def _is_helpful(failures: Sequence[FilterFailure]) -> bool:
     """Tell whether evictions may end what a node refuses the pod for."""
     return bool(failures) and all(f.resolvable or f.reason.type == "DevicesUnavailable" for f in failures)
@@ -167,10 +187,10 @@ def _cluster_wide_victims(base: Snapshot, preemptor: Preemptor, search: Search, 
     return None if types.isdisjoint(_CLUSTER_WIDE_FAILURES) else search.victims(units, refused=True)
 
 
-def _refusals(base: Snapshot, preemptor: Preemptor) -> Refusals | None:
+def _refusals(base: Snapshot, preemptor: Preemptor, nodes: Sequence[str]) -> Refusals | None:
     """Return each node's failures (empty if PreFilter rejected the pod); None if it fits without evictions."""
     pod = preemptor.info.members[0]
-    placer = PodPlacer(Overlay(base), preemptor.info.group, preemptor.info.options, base.node_names)
+    placer = PodPlacer(Overlay(base), preemptor.info.group, preemptor.info.options, nodes)
     outcome = placer.place(pod)
     if isinstance(outcome, Placed):
         return None

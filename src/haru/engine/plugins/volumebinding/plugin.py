@@ -77,7 +77,7 @@ def _is_anothers(volume: Obj | None, claim: Obj) -> bool:
 
 
 def bound_volumes(snapshot: Snapshot, pod: PodInfo, *, ephemeral: bool = True) -> list[tuple[str, Obj | None]]:
-    """The names of the volumes that the pod's claims are bound to, and the volumes; with or without ephemeral claims."""
+    """The names of the volumes that the pod's claims are bound to, ephemeral ones or not, and the volumes."""
     claims, volumes = snapshot.objects("PersistentVolumeClaim"), snapshot.objects("PersistentVolume")
     names = [
         ((claims.get(f"{pod.key.namespace}/{name}") or {}).get("spec") or {}).get("volumeName")
