@@ -188,6 +188,16 @@ def test_volume_of_an_ephemeral_claim_is_missed_on_each_node_and_may_be_of_any_z
     assert decide_all([elsewhere, claim, volume("v", claim=claim, phase="Bound", labels=zone), one]).placed
 
 
+def test_claim_for_one_pod_is_taken_over_where_its_user_is_and_victims_are_looked_for_elsewhere_too() -> None:
+    sole = volume_claim("c", bound="v", accessModes=["ReadWriteOncePod"])
+    cluster = [*NODES, sole, volume("v", claim=sole, phase="Bound")]
+    user = pod("user", node="a", priority=1, volumes=uses("c"))
+    evicted = decide_all([*cluster, user, pod("p", priority=2, volumes=uses("c"))], preempt_for_pods=True)
+    assert (evicted.members[0].node, [one.pod.name for one in evicted.evictions]) == ("a", ["user"])
+    message = decide_all([*cluster, user, pod("p", priority=1, volumes=uses("c"))], preempt_for_pods=True).message
+    assert message.endswith("preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.")
+
+
 def test_pod_without_volume_binding_in_its_profile_is_placed_without_bindings() -> None:
     profile = replace(DEFAULT_PROFILE, filters=DEFAULT_PROFILE.filters - {"VolumeBinding"})
     decision = decide_all([*NODES, storage_class(), volume_claim("c"), pod("p", volumes=uses("c"))], profile=profile)

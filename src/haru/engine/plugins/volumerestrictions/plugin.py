@@ -56,11 +56,11 @@ class SoleUse:
         return changed is None or before != bool(self._users)
 
     def check(self, node: NodeInfo) -> Sequence[FilterFailure]:
-        """Why a node is refused: every node is while a claim is in use. Only where its user is, eviction helps."""
+        """Why a node is refused: every node is while a claim is in use. Eviction may help, wherever its user is."""
         if not self._users:
             return PASS
         data = {"persistentVolumeClaims": sorted(self._claims)}
-        return (refuse(_PLUGIN, "VolumeInUse", _IN_USE, data, resolvable=node.name in self._users),)
+        return (refuse(_PLUGIN, "VolumeInUse", _IN_USE, data, resolvable=True),)
 
     def _uses(self, other: PodInfo) -> bool:
         return other.key.namespace == self._namespace and not self._claims.isdisjoint(other.volume_claims)
