@@ -112,13 +112,29 @@ async def test_watch_of_one_namespace_ignores_others(api: Caller) -> None:
     await everywhere.close()
 
 
-async def test_watch_at_compacted_revision_gives_410(api: Caller) -> None:
+async def test_watch_at_compacted_revision_begins_and_ends_with_an_error_event(api: Caller) -> None:
     start = await revision(api)
     await api.create(MAPS, config_map("a"))
     await api.app.objects.store.compact(api.app.objects.store.revision)
-    answer = await api("GET", f"{MAPS}?watch=1&resourceVersion={start}")
-    assert (answer.status, answer.json["reason"]) == (410, "Expired")
-    assert answer.json["message"].startswith(f"too old resource version: {start} (")
+    stream = await api.stream(f"{MAPS}?watch=1&resourceVersion={start}")
+    event = await stream.next()
+    assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+    assert event["object"]["message"].startswith(f"too old resource version: {start} (")
+    assert await stream.next() is None
+    await stream.close()
+
+
+async def test_initial_events_of_a_revision_yet_to_come_end_with_an_error_event(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("haru.apiserver.registry.list.WAIT_FOR_REVISION", 0.0)
+    options = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    stream = await api.stream(f"{MAPS}?watch=1&resourceVersion=99999999&{options}")
+    event = await stream.next()
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 504)
+    assert event["object"]["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+    assert await stream.next() is None
+    await stream.close()
 
 
 async def test_lagging_watch_ends_with_410(api: Caller) -> None:

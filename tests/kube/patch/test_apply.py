@@ -210,6 +210,13 @@ def test_apply_conflict_names_subresource_and_list_item() -> None:
     assert error.value.details["causes"][0]["field"] == '.spec.template.spec.containers[name="c"].image'
 
 
+def test_second_update_without_a_time_leaves_an_entry_without_one() -> None:
+    live = update(None, deployment(replicas=1))
+    for replicas in (2, 3):
+        live = update(live, {**live, "spec": {**live["spec"], "replicas": replicas}}, "hpa", subresource="scale", now="")
+    assert [e for e in live["metadata"]["managedFields"] if "time" in e and not e["time"]] == []
+
+
 def test_equal_applied_values_are_owned_by_both_managers() -> None:
     live = apply(None, deployment(replicas=1), "b")
     live = apply(live, deployment(replicas=1), "a")

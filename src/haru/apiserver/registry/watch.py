@@ -70,7 +70,13 @@ class WatchStream:
     """One watch request."""
 
     def __init__(
-        self, call: Call, encoded: EncodedEvents, selection: Selection, watch: Watch, initial: Sequence[Record]
+        self,
+        call: Call,
+        encoded: EncodedEvents,
+        selection: Selection,
+        watch: Watch,
+        initial: Sequence[Record],
+        refusal: StatusError | None = None,
     ) -> None:
         self._call = call
         self._encoded = encoded
@@ -78,6 +84,7 @@ class WatchStream:
         self._selection = selection
         self._watch = watch
         self._initial = initial
+        self._refusal = refusal
         self._representation = representation_of(call.request)
         self._plain = self._representation is PLAIN and call.resource.kind is call.resource.stored
         # Of custom resources each watch has events of its own: they may have been converted for it.
@@ -199,6 +206,8 @@ class WatchStream:
         writer = WatchWriter(request) if socket is None else socket
         outlet = _Lines(self, writer) if take is None else _Objects(self, take)
         try:
+            if self._refusal is not None:
+                raise self._refusal
             await self._send_initial(outlet)
             next_bookmark = loop.time() + BOOKMARK_SECONDS
             while not self._watch.closed:
@@ -215,7 +224,7 @@ class WatchStream:
                     return
                 await self._watch.wait(max(0.0, min(deadline, next_bookmark) - loop.time()))
         except (Compacted, StatusError) as error:
-            told = error if isinstance(error, StatusError) else expired_error(str(error))
+            told = error if isinstance(error, StatusError) else gone_error(error)
             await outlet.tell("ERROR", told.to_status())
         finally:
             self._watch.close()
@@ -303,24 +312,21 @@ class WatchHandler:
             raise not_acceptable(f"application/json;stream=watch, {WATCH_CONTENT_TYPE}")
         wants_initial = check_options(request)
         selection = selection_of(call)
-        revision = revision_of(request)
+        revision_of(request)
         prefix = call.resource.prefix(call.namespace)
         socket = _websocket(request, binary=representation.protobuf) if wants_websocket(request.scope) else None
         initial: Sequence[Record] = ()
-        if wants_initial and revision:
-            await wait_for_revision(call, revision)
-        if wants_initial or (not revision and "sendInitialEvents" not in request.query):
-            page = await store.range(prefix)
-            initial = await selected(page.records, selection, call.resource)
-            since = page.revision
-        else:
-            # A watch from a revision that is yet to come begins with it, as in 1.36.
-            since = min(revision, store.revision) or store.revision
+        # What is refused from here on is an event of the stream, as in 1.36: client-go's RetryWatcher stops at such an
+        # event, and tries again for ever after the same answer as a status of HTTP.
+        refusal: StatusError | None = None
         try:
-            watch = self._streams.follow(store.watch(prefix, since))
-        except Compacted as error:
-            raise gone_error(error) from None
-        stream = WatchStream(call, self._encoded, selection, watch, initial)
+            initial, since = await _initial(call, selection, wants_initial=wants_initial)
+            watch = store.watch(prefix, since)
+        except (Compacted, StatusError) as error:
+            refusal = error if isinstance(error, StatusError) else gone_error(error)
+            watch = store.watch(prefix, store.revision)
+        watch = self._streams.follow(watch)
+        stream = WatchStream(call, self._encoded, selection, watch, initial, refusal)
         content_type = WATCH_CONTENT_TYPE if representation.protobuf else "application/json"
 
         async def run(request: Request) -> None:
@@ -341,6 +347,19 @@ class WatchHandler:
         if socket is not None:
             return Response(101, tunnel=run_on_socket)
         return Response(200, b"", content_type, [], run)
+
+
+async def _initial(call: Call, selection: Selection, *, wants_initial: bool) -> tuple[Sequence[Record], int]:
+    """The objects that a watch begins with, if any, and the revision that its events come after."""
+    request, store = call.request, call.objects.store
+    revision = revision_of(request)
+    if wants_initial and revision:
+        await wait_for_revision(call, revision)
+    if wants_initial or (not revision and "sendInitialEvents" not in request.query):
+        page = await store.range(call.resource.prefix(call.namespace))
+        return await selected(page.records, selection, call.resource), page.revision
+    # A watch from a revision that is yet to come begins with it, as in 1.36.
+    return (), min(revision, store.revision) or store.revision
 
 
 def gone_error(error: Compacted) -> StatusError:

@@ -126,11 +126,11 @@ def updated(entries: Sequence[Obj], owner: Owner, now: str, changed: FieldSet, r
         if changed:
             found.append(entry(owner, now, rendered(changed)))
     elif changed and not shares(mine_before["fieldsV1"], removed) and holds(mine_before["fieldsV1"], changed):
-        found.append({**mine_before, "time": now})
+        found.append(_at(mine_before, now))
     else:
         mine = less(parsed(mine_before["fieldsV1"]), removed)
         if changed:
-            mine_before, mine = {**mine_before, "time": now}, mine | changed
+            mine_before, mine = _at(mine_before, now), mine | changed
         if mine:
             found.append({**mine_before, "fieldsV1": rendered(mine)})
     found.sort(key=_entry_order)
@@ -151,6 +151,11 @@ def as_written(entries: Sequence[Obj] | None) -> Sequence[Obj]:
 def _is_of(each: Mapping[str, Any], owner: Owner) -> bool:
     who = each["manager"], each["operation"], each.get("apiVersion", ""), each.get("subresource", "")
     return who == owner
+
+
+def _at(each: Obj, now: str) -> Obj:
+    """The entry with the time of a change; writes of a Scale have none, and clients of Go do not read an empty one."""
+    return {**each, "time": now} if now else {name: value for name, value in each.items() if name != "time"}
 
 
 def _entry_order(each: Mapping[str, Any]) -> tuple[str, ...]:
