@@ -90,6 +90,14 @@ def test_requests_default_to_limits_in_pods_but_not_in_templates() -> None:
     assert kept["requests"] == {"cpu": "1"}
 
 
+def test_negative_grace_period_becomes_one_second_in_pods_but_not_in_templates() -> None:
+    odd = {"terminationGracePeriodSeconds": -5}
+    assert filled(pod(**odd))["spec"]["terminationGracePeriodSeconds"] == 1
+    deployment = controller("Deployment")
+    deployment["spec"]["template"]["spec"] = dict(odd)
+    assert filled(deployment)["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == -5
+
+
 def test_pod_level_requests_default_from_containers_then_limits() -> None:
     container = {"name": "c", "image": "i:1", "resources": {"requests": {"cpu": "500m"}}}
     spec = filled(pod(containers=[container], resources={"limits": {"cpu": "2", "memory": "1Gi"}}))["spec"]

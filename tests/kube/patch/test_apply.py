@@ -213,7 +213,8 @@ def test_apply_conflict_names_subresource_and_list_item() -> None:
 def test_second_update_without_a_time_leaves_an_entry_without_one() -> None:
     live = update(None, deployment(replicas=1))
     for replicas in (2, 3):
-        live = update(live, {**live, "spec": {**live["spec"], "replicas": replicas}}, "hpa", subresource="scale", now="")
+        scaled = {**live, "spec": {**live["spec"], "replicas": replicas}}
+        live = update(live, scaled, "hpa", subresource="scale", now="")
     assert [e for e in live["metadata"]["managedFields"] if "time" in e and not e["time"]] == []
 
 

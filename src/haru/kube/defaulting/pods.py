@@ -77,6 +77,9 @@ def fill_pod(pod: Obj, gates: FeatureGates) -> None:
     if gates.enabled("PodLevelResources"):
         _pod_level_requests(spec)
     fill_unset(spec, enableServiceLinks=True)
+    grace = spec.get("terminationGracePeriodSeconds")
+    if isinstance(grace, int) and grace < 0:
+        spec["terminationGracePeriodSeconds"] = 1
 
 
 def fill_template(template: Obj | None) -> None:
