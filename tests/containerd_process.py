@@ -31,6 +31,8 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
   tolerate_missing_hugetlb_controller = true
   restrict_oom_score_adj = true
   stream_server_port = "0"
+  enable_cdi = true
+  cdi_spec_dirs = ["{cdi}"]
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{root}/cni"
     conf_dir = "{root}/net.d"
@@ -69,7 +71,7 @@ def missing() -> str:
 
 
 class Containerd:
-    """A containerd under `root`, with the image IMAGE; a pod's sandbox is the same image."""
+    """A containerd under `root`, with the image IMAGE; a pod's sandbox is the same image. CDI files are beside it."""
 
     def __init__(self, root: Path, snapshotter: str = "native") -> None:
         self.root = root
@@ -77,7 +79,7 @@ class Containerd:
         self.log = root / "containerd.log"
         self._process: subprocess.Popen[bytes] | None = None
         root.mkdir(parents=True, exist_ok=True)
-        config = _CONFIG.format(root=root, image=IMAGE, snapshotter=snapshotter)
+        config = _CONFIG.format(root=root, image=IMAGE, snapshotter=snapshotter, cdi=root.parent / "cdi")
         (root / "config.toml").write_text(config)
         for name in ("loopback", "haru-test"):
             plugin = root / "cni" / name
