@@ -1,13 +1,23 @@
-"""Bindings of a scheduler that is gone arrive when the next one has decided otherwise."""
+"""Bindings and releases of a scheduler that is gone arrive when the next one has decided otherwise."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from scheduler_bench import CLAIMS, DRIVER, NS, PODS, Bench, play
+from scheduler_bench import CLAIMS, DRIVER, NS, PODS, Bench, Obj, play
 
 from haru.kube.errors import StatusError
+
+
+async def _reserve(bench: Bench, claim: str, pod: Obj) -> None:
+    """As a scheduler did that died before it bound the pod."""
+    allocation: Obj = {"devices": {"results": [{"request": "r", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}]}}
+    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    user = {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+    status = {"allocation": allocation, "reservedFor": [user]}
+    await bench.api.patch(CLAIMS, claim, {"status": status}, NS, "merge", "status")
 
 
 def test_late_binding_after_claim_release_is_refused() -> None:
@@ -22,12 +32,7 @@ def test_late_binding_after_claim_release_is_refused() -> None:
         await asyncio.sleep(1)
         await bench.kill()
         pod = await bench.pod("p", claim="mine", nodeSelector={"kubernetes.io/hostname": "n2"})
-        allocation = {"devices": {"results": [{"request": "r", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}]}}
-        field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
-        allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-        user = {"resource": "pods", "name": "p", "uid": pod["metadata"]["uid"]}
-        status = {"allocation": allocation, "reservedFor": [user]}
-        await bench.api.patch(CLAIMS, "mine", {"status": status}, NS, "merge", "status")
+        await _reserve(bench, "mine", pod)
         pod = await bench.api.get(PODS, "p", NS)
         late = {
             "apiVersion": "v1",
@@ -41,5 +46,33 @@ def test_late_binding_after_claim_release_is_refused() -> None:
         with pytest.raises(StatusError, match="Precondition failed: ResourceVersion in precondition"):
             await bench.api.create_subresource(PODS, "p", "binding", late, NS)
         assert not await bench.node_of("p")
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("minimum", [0, 1, 2])
+def test_late_release_of_claim_is_refused_once_the_pod_is_bound(minimum: int) -> None:
+    """A scheduler sends the release of a claim and dies; the next one binds the pod with it; then the release comes."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.kill()
+        await bench.node(gpus=2)
+        group = "g" if minimum else ""
+        if group:
+            await bench.gang(group, minimum)
+        for name in ("p", "q"):
+            await bench.claim(name)
+            pod = await bench.pod(name, claim=name, group=group)
+            if name == "p":
+                await _reserve(bench, name, pod)
+        seen = await bench.api.get(CLAIMS, "p", NS)
+        await bench.start_scheduler()
+        await bench.eventually_bound("p", "q")
+        with pytest.raises(StatusError, match="the object has been modified"):
+            await bench.api.update_status(CLAIMS, {**seen, "status": {}})
+        confirmed = await bench.api.get(CLAIMS, "p", NS)
+        assert confirmed["status"]["allocation"] == seen["status"]["allocation"]
+        assert confirmed["metadata"]["annotations"].keys() == {"scheduler.haru.dev/confirmed-since"}
+        assert "annotations" not in (await bench.api.get(CLAIMS, "q", NS))["metadata"]
 
     play(scenario)

@@ -147,6 +147,7 @@ class Scheduler:
             async with asyncio.TaskGroup() as group:
                 group.create_task(watchers.run(), name="scheduler watchers")
                 await watchers.wait_synced()
+                self._state.objects.begin()
                 self._cycle.catch_up()
                 self._remove_orphans()
                 group.create_task(self._flush_periodically(), name="scheduler flush")

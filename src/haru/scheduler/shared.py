@@ -31,6 +31,18 @@ class WatchedObjects:
 
     def __init__(self) -> None:
         self.informers: Mapping[str, Informer] = {}
+        self.began = 0
+        """The revision at which the watches began: a scheduler before this one may still write by what is no newer."""
+
+    def begin(self) -> None:
+        """Take the first lists as what is left of others; call once they are there."""
+        versions = [informer.resource_version for informer in self.informers.values()]
+        self.began = max((int(version) for version in versions if version.isdigit()), default=0)
+
+    def is_inherited(self, obj: Obj) -> bool:
+        """Tell whether an object has not been written since the watches began."""
+        version = str(obj["metadata"].get("resourceVersion") or "")
+        return version.isdigit() and int(version) <= self.began
 
     def get(self, kind: Kind, path: str) -> Obj | None:
         """Return an object as it was last seen; None if it is not known."""

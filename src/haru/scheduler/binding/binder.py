@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from haru.client.api import ApiClient
@@ -26,6 +26,7 @@ from haru.scheduler.binding.claim_updates import (
     BindingError,
     ClaimWrite,
     claim_writes,
+    confirmed_claim,
     is_place_reserved,
     reserved_claim,
 )
@@ -164,6 +165,32 @@ class Binder:
                 claim = await self._client.update_status(CLAIMS, wanted)
         finally:
             self._objects.observe(CLAIMS, claim)
+
+    async def confirm(self, claims: Iterable[Obj]) -> None:
+        """Write claims that stand as a scheduler before this one left them, and that are relied on from now on.
+
+        It may have sent their release just before its end: a claim of a later version is not released any more.
+        """
+        await failures_of([self._confirm(claim) for claim in claims])
+
+    async def _confirm(self, claim: Obj) -> None:
+        attempt, where = 0, (claim["metadata"]["name"], claim["metadata"]["namespace"])
+        while self._objects.is_inherited(claim):
+            try:
+                async with self._slots:
+                    if attempt:
+                        claim = await self._client.get(
+                            CLAIMS, claim["metadata"]["name"], claim["metadata"]["namespace"]
+                        )
+                    if self._objects.is_inherited(claim):
+                        claim = await self._client.update(CLAIMS, confirmed_claim(claim, self._objects.began))
+                self._objects.observe(CLAIMS, claim)
+            except (StatusError, OSError) as error:
+                if isinstance(error, StatusError) and error.code != 409 and not is_transient(error):
+                    _log.warning("confirming claim %s: %s", where[0], error)
+                    return
+                attempt += 1
+                await self._sleep(delay(attempt))
 
     async def _read_claim(self, write: ClaimWrite) -> Obj:
         try:

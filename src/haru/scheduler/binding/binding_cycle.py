@@ -21,6 +21,7 @@ from haru.kube.meta import Obj
 from haru.scheduler.binding.binder import Binder, PodGoneError
 from haru.scheduler.binding.claim_updates import BindingError, claim_writes, reserved_claim
 from haru.scheduler.binding.extended_claim_writes import claims_to_create, stale_claims, unrecorded, with_created
+from haru.scheduler.binding.write_retry import CLAIMS
 from haru.scheduler.metrics import BIND_CALL
 from haru.scheduler.shared import SchedulerState
 
@@ -114,6 +115,7 @@ class BindingCycle:
         self.running = 0
         """How many members are being bound."""
         self._cluster = state.cluster
+        self._objects = state.objects
         self._confirmer = confirmer
         self._binder = binder
         self._sender = sender
@@ -206,9 +208,9 @@ class BindingCycle:
             held = [m for m in binding_task.members if m.pod not in failures]
             needed = binding_task.minimum - len(self._certain(binding_task)) if binding_task.is_gang else 0
             failures |= await self._binder.bind_volumes(held, binding_task.bind_timeout, needed)
-        for member in binding_task.members:
-            if member.pod not in failures and (problem := self._fallen(binding_task, member)) is not None:
-                failures[member.pod] = problem
+        if inherited := self._check_members(binding_task, failures):
+            await self._binder.confirm(inherited)
+            self._check_members(binding_task, failures)
         ready = [m for m in binding_task.members if m.pod not in failures]
         if ready and binding_task.is_gang and len(self._certain(binding_task)) + len(ready) < binding_task.minimum:
             # All or nothing: what was written for the others is taken back, and nobody is bound.
@@ -293,8 +295,24 @@ class BindingCycle:
     def _is_half_placed(self, binding_task: BindingTask) -> bool:
         return binding_task.is_gang and 0 < len(self._certain(binding_task)) < binding_task.minimum
 
-    def _fallen(self, binding_task: BindingTask, member: MemberDecision) -> BindingError | None:
-        """Why a member that was reserved must not be bound after all: what it counted on went away meanwhile."""
+    def _check_members(self, binding_task: BindingTask, failures: dict[PodKey, Exception]) -> list[Obj]:
+        """Note the members that have lost what they counted on; return the inherited claims of the others."""
+        inherited: dict[str, Obj] = {}
+        for member in binding_task.members:
+            if member.pod in failures:
+                continue
+            relied_on = self._relied_on(binding_task, member)
+            if isinstance(relied_on, BindingError):
+                failures[member.pod] = relied_on
+                continue
+            for path in relied_on:
+                claim = self._objects.get(CLAIMS, path)
+                if claim is not None and self._objects.is_inherited(claim):
+                    inherited[path] = claim
+        return list(inherited.values())
+
+    def _relied_on(self, binding_task: BindingTask, member: MemberDecision) -> Sequence[str] | BindingError:
+        """The claims of a member that was reserved, or why it must not be bound after all: one of them went away."""
         snapshot = self._cluster.now
         info = snapshot.pods.get(member.pod.path)
         if info is None or info.key.uid != member.pod.uid or info.deleting:
@@ -309,7 +327,8 @@ class BindingCycle:
             if use.allocation is None or not use.is_reserved or use.path in snapshot.claim_index.in_flight:
                 return BindingError(f"claim {use.path} is not reserved any more")
         extended = (member.extended.path,) if member.extended is not None else ()
-        return self._lost([*(use.path for use in uses), *extended]) or self._without_devices(member, info.obj)
+        paths = [*(use.path for use in uses), *extended]
+        return self._lost(paths) or self._without_devices(member, info.obj) or paths
 
     def _without_devices(self, member: MemberDecision, pod: Obj) -> BindingError | None:
         """Why the claim of a pod's extended resources is not in order."""

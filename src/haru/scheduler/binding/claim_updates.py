@@ -12,6 +12,7 @@ from haru.engine.state import ClaimAllocation, ClaimReservation, MemberDecision,
 from haru.kube.meta import Obj
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
+CONFIRMED = "scheduler.haru.dev/confirmed-since"
 ALLOCATION_FIELDS = ("reservedFor", "allocation", "devices")
 
 
@@ -93,6 +94,13 @@ def reserved_claim(claim: Obj, write: ClaimWrite, timestamp: str | None) -> Obj:
     if finalizers:
         result["metadata"]["finalizers"] = finalizers
     return result
+
+
+def confirmed_claim(claim: Obj, began: int) -> Obj:
+    """Return the claim with the revision at which the scheduler began that relies on it; nothing else changes."""
+    metadata = claim["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), CONFIRMED: str(began)}
+    return {**claim, "metadata": {**metadata, "annotations": annotations}}
 
 
 def same_allocation(left: Obj, right: Obj) -> bool:
