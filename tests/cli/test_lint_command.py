@@ -96,6 +96,7 @@ def test_warnings_and_notices_exit_with_0(tmp_path: Path, capsys: pytest.Capture
         (["/does/not/exist"], "/does/not/exist: No such file or directory"),
         (["-", "--fix"], "standard input"),
         (["EMPTY"], "has no .yaml"),
+        (["COMMENTS"], "there is no object in "),
         (["BYTES"], "invalid start byte at byte 1; save it as UTF-8"),
     ],
 )
@@ -104,7 +105,8 @@ def test_invalid_arguments_exit_with_2(
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "bytes").write_bytes(b"a\xff")
-    places = {"EMPTY": str(tmp_path / "empty"), "BYTES": str(tmp_path / "bytes")}
+    (tmp_path / "comments").write_text("# nothing\n---\n")
+    places = {name: str(tmp_path / name.lower()) for name in ("EMPTY", "BYTES", "COMMENTS")}
     assert main(["lint", *(places.get(one, one) for one in arguments)]) == 2
     error = capsys.readouterr().err
     assert problem in error

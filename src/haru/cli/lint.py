@@ -2,7 +2,8 @@
 
 Files are checked together: give all files that belong together. Beyond what an API server rejects (unknown fields,
 invalid values, selectors that do not compile), lint finds what can never work: attributes that no driver publishes, a
-template that is a claim, a gang larger than its Job. Exit status: 0 no errors, 1 errors, 2 files that cannot be read.
+template that is a claim, a gang larger than its Job. Exit status: 0 no errors, 1 errors, 2 files that cannot be read,
+or that have no object.
 """
 
 from __future__ import annotations
@@ -40,13 +41,17 @@ def run(options: argparse.Namespace) -> int:
     """Prints the report; 1 when there are errors in what is (left) there."""
     from haru.lint import fix_texts, lint_texts, to_json, to_text
 
-    texts = _read([*options.files, *options.filename], fix=options.fix)
+    names = [*options.files, *options.filename]
+    texts = _read(names, fix=options.fix)
     fixed: list[Fixed] = []
     if options.fix:
         mended, fixed, report = fix_texts(texts)
         _write(texts, mended)
     else:
         report = lint_texts(texts)
+    if not report.objects and not report.findings:
+        # Mostly a template or a program before the pipe that failed: a check of nothing must not pass.
+        raise UsageError(f"there is no object in {', '.join('standard input' if n == '-' else n for n in names)}")
     if options.output == "json":
         print(json.dumps(to_json(report, fixed), indent=2, ensure_ascii=False))
     elif options.output == "yaml":

@@ -78,11 +78,28 @@ def _items(file: str, document: Document, prefix: Keys = ()) -> Iterator[Item]:
 
 def _unusable(file: str, document: Document) -> list[Finding]:
     if not document.problem:
-        return []
-    advice = "" if document.check != "yaml-syntax" else _syntax_advice(document)
+        return list(_no_objects(file, document))
+    advice = _A_LIST if document.check == "yaml-object" else ""
+    if document.check == "yaml-syntax":
+        advice = _syntax_advice(document)
     place = Place(file, document.number, _line_named(document), "")
     reason = "nothing in the document can be read"
     return [Finding(document.check, "yaml", "error", place, "", document.problem, reason, advice)]
+
+
+_A_LIST = "write each object as a document of its own, after a line ---, or all as items of kind: List"
+
+
+def _no_objects(file: str, document: Document) -> Iterator[Finding]:
+    """The items of a List that are no objects."""
+    value = document.value
+    items = value.get("items") if isinstance(value, dict) and value.get("kind") == "List" else None
+    for index, inner in enumerate(items if isinstance(items, list) else ()):
+        if not isinstance(inner, dict):
+            path = f"items[{index}]"
+            place = Place(file, document.number, documents.place(document, path, ()), "")
+            advice = "remove the item, or write an object with apiVersion and kind"
+            yield Finding("yaml-object", "yaml", "error", place, path, "an item of a List is no object", "", advice)
 
 
 def _line_named(document: Document) -> int:
@@ -92,6 +109,8 @@ def _line_named(document: Document) -> int:
 
 
 def _syntax_advice(document: Document) -> str:
+    if "already set in map" in document.problem:
+        return "set every key once: remove what is not meant"
     at = _line_named(document) - document.first_line
     lines = document.text.splitlines()
     near = lines[max(0, at - 1) : at + 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any
@@ -10,6 +11,7 @@ from haru.kube.decoding import suggest
 from haru.kube.decoding_faults import Fault, examine
 from haru.kube.kinds import Kind, all_kinds, by_kind
 from haru.kube.meta import Obj
+from haru.kube.quantity import parse_quantity
 from haru.kube.schema import message_type
 from haru.lint import removed_fields
 from haru.lint.documents import written
@@ -187,11 +189,41 @@ def _mismatched(item: Item, fault: Fault) -> Draft:
             suggestion, edits = f"write {value}, without quotes", (Replace(fault.path, int(value)),)
     elif wanted == "quantity" and isinstance(value, str) and (better := mended_quantity(value)):
         suggestion, edits = f"write {better}", (Replace(fault.path, better),)
-    elif wanted.startswith("[]") and isinstance(value, dict):
-        suggestion = "write a list: each item begins with a dash"
+    elif wanted == "bool" and value in ("true", "false"):
+        suggestion, edits = f"write {value}, without quotes", (Replace(fault.path, value == "true"),)
     return Draft(
-        "value-type", fault.path, fault.mismatch, "a strict server refuses the whole object", suggestion, edits
+        "value-type",
+        fault.path,
+        fault.mismatch,
+        "a strict server refuses the whole object",
+        suggestion or _expected(fault, value),
+        edits,
     )
+
+
+_A_QUANTITY = "write a number with a unit, such as 500m, 2 or 4Gi"
+
+
+def _expected(fault: Fault, value: Any) -> str:
+    """What stands there usually, where nothing says what was meant."""
+    wanted, shown = fault.wanted, json.dumps(value, ensure_ascii=False, default=str)
+    if wanted.startswith("[]"):
+        return "write a list: each item begins with a dash"
+    if wanted == "{}quantity" and isinstance(value, dict):
+        wrong = next((name for name, amount in value.items() if not _is_quantity(amount)), "")
+        return f"{wrong}: {json.dumps(value[wrong], default=str)} is no quantity: {_A_QUANTITY}" if wrong else ""
+    if wanted in ("int32", "int64"):
+        of_class = "; the name of a class stands in priorityClassName" if fault.name == "priority" else ""
+        return f"write a whole number, not {shown}{of_class}"
+    return {"bool": f"write true or false, not {shown}", "quantity": f"{_A_QUANTITY}, not {shown}"}.get(wanted, "")
+
+
+def _is_quantity(value: Any) -> bool:
+    try:
+        parse_quantity(value)
+    except (ValueError, TypeError):
+        return False
+    return True
 
 
 def _unknown(item: Item, kind: Kind, fault: Fault) -> Draft:
