@@ -6,12 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 from dra_bench import CLAIMS, DRIVER, NODE, SLICES, Bench, bench, device, pod, result
 
+import virtual_time
+from haru.client.api import ApiClient
 from haru.drivers.cdi.reader import CdiFiles
 from haru.drivers.checkpoint import CheckpointError
 from haru.drivers.library import (
@@ -26,6 +28,7 @@ from haru.drivers.library import (
 )
 from haru.drivers.protocol import V1BETA1
 from haru.node.dra import ClaimRefused, DriverFailed, DriverMissing
+from haru.node.dra.slices import SliceCleaner
 from waiting import until
 
 
@@ -242,6 +245,36 @@ async def test_slices_of_unregistered_driver_are_deleted(here: Bench) -> None:
             # A driver that never registered is nobody's to clean up after.
             await until(lambda: DRIVER in devices.registry.drivers(), "the driver is registered")
         await until(lambda: left(["foreign"]), "the driver's own go with it")
+
+
+def test_slices_of_driver_that_starts_again_stay() -> None:
+    """Also when it is away at the moment at which those of absent drivers go, 30 s after the start of the node."""
+
+    class Slices:
+        def __init__(self) -> None:
+            self.stored = {driver: {"metadata": {"name": driver, "uid": driver}, "spec": {"driver": driver}}
+                           for driver in ("gone", "restarts")}  # fmt: skip
+
+        async def list(self, *_: object, **__: object) -> dict[str, object]:
+            return {"items": list(self.stored.values())}
+
+        async def delete(self, _: object, name: str, **__: object) -> None:
+            del self.stored[name]
+
+    async def work() -> None:
+        connected, slices = {"restarts"}, Slices()
+        cleaner = SliceCleaner(cast(ApiClient, slices), NODE, lambda: connected, 30.0)
+        running = asyncio.create_task(cleaner.run())
+        await asyncio.sleep(29)
+        connected.clear()
+        cleaner.changed("restarts")
+        await asyncio.sleep(2)
+        assert list(slices.stored) == ["restarts"]
+        await asyncio.sleep(29)
+        assert not slices.stored
+        running.cancel()
+
+    virtual_time.run(work())
 
 
 async def test_device_health_reaches_pod_status_and_slice_taints(here: Bench) -> None:

@@ -70,7 +70,7 @@ class SliceCleaner:
         if driver:
             selector += f",spec.driver={driver}"
         for obj in (await self._client.list(SLICES, field_selector=selector))["items"]:
-            if obj["spec"]["driver"] in self._connected():
+            if obj["spec"]["driver"] in self._connected() or obj["spec"]["driver"] in self._due:
                 continue
             with suppress_status(404, 409):
                 await self._client.delete(SLICES, name_of(obj), uid=uid_of(obj))
