@@ -422,8 +422,8 @@ AT_7 = b'"uid":"1","resourceVersion":"7","labels":{}}}}'
 @pytest.mark.parametrize(
     ("line", "asked"),
     [
-        (OWN + AT_7, ("a", "7")),
-        (OWN + b'"generateName":"a-","namespace":"ns",' + AT_7, ("a", "7")),
+        (OWN + AT_7, ("1", "7")),
+        (OWN + b'"generateName":"a-","namespace":"ns",' + AT_7, ("1", "7")),
         (OWN.replace(b"MODIFIED", b"ADDED") + AT_7, None),
         (OWN.replace(b"MODIFIED", b"DELETED") + AT_7, None),
         # Not where a server writes it: then the event is decoded.
@@ -437,8 +437,9 @@ AT_7 = b'"uid":"1","resourceVersion":"7","labels":{}}}}'
 async def test_event_of_known_object_is_not_yielded(line, asked, known):
     questions = []
 
-    def is_known(name, version):
-        questions.append((name, version))
+    def is_known(uid, version, event):
+        questions.append((uid, version))
+        assert event()[1]["metadata"]["resourceVersion"] == version
         return known
 
     client = ApiClient(WatchTransport(line))

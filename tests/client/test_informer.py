@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import random
 from contextlib import asynccontextmanager
 
@@ -295,6 +296,68 @@ async def test_announced_write_that_watch_has_shown_is_not_waited_for(client, ap
     assert heard.entries == ["add a"]
 
 
+async def test_events_wait_while_an_own_write_of_their_object_is_under_way(client, api):
+    informer = informer_of(client)
+    heard = Heard(informer)
+
+    def shown(uid, version, **more):
+        return informer._is_own_write(
+            uid, version, lambda: ("MODIFIED", pod("a", uid=uid, resourceVersion=version, **more))
+        )
+
+    def never():
+        raise AssertionError("an event that shows less than is known is not decoded")
+
+    async with running(informer):
+        informer._hear("ADDED", pod("a", uid="1", resourceVersion="100"))
+        with informer.writing(informer.store["ns/a"]):
+            assert not informer._is_own_write("2", "101", never), "of another object"
+            assert informer._is_own_write("1", "102", never)
+            informer._hear("MODIFIED", pod("a", uid="1", resourceVersion="103"))
+            informer.observe(pod("a", uid="1", resourceVersion="103"))
+        assert heard.entries == ["add a", "update a"] and informer.resource_version == "103"
+        # Somebody else wrote after us, before our answer came.
+        with informer.writing(informer.store["ns/a"]):
+            assert shown("1", "105", labels={"of": "another"})
+            informer.observe(pod("a", uid="1", resourceVersion="104"))
+            assert "labels" not in informer.store["ns/a"]["metadata"]
+        assert informer.store["ns/a"]["metadata"]["labels"] == {"of": "another"}
+        # Our write failed, since somebody else was first.
+        with contextlib.suppress(ConnectionError), informer.writing(informer.store["ns/a"]):
+            assert shown("1", "106")
+            raise ConnectionError
+        assert informer.store["ns/a"]["metadata"]["resourceVersion"] == "106"
+        assert heard.entries == ["add a"] + 4 * ["update a"]
+        assert not informer._is_own_write("1", "107", never)
+
+
+async def test_who_waits_for_a_revision_has_the_events_that_wait_for_an_own_write(client, api):
+    informer = informer_of(client)
+    async with running(informer):
+        informer._hear("ADDED", pod("a", uid="1", resourceVersion="100"))
+        with informer.writing(informer.store["ns/a"]):
+            informer._hear("MODIFIED", pod("a", uid="1", resourceVersion="101"))
+            assert informer.store["ns/a"]["metadata"]["resourceVersion"] == "100"
+            await asyncio.wait_for(informer.wait_seen(101), 60)
+            assert informer.store["ns/a"]["metadata"]["resourceVersion"] == "101"
+
+
+@pytest.mark.parametrize("listed", [False, True])
+async def test_event_that_waits_for_an_own_write_does_not_bring_back_what_was_deleted(client, api, listed):
+    informer = informer_of(client)
+    heard = Heard(informer)
+    async with running(informer):
+        informer._hear("ADDED", pod("a", uid="1", resourceVersion="5"))
+        with informer.writing(informer.store["ns/a"]):
+            informer._hear("MODIFIED", pod("a", uid="1", resourceVersion="6"))
+            if listed:
+                await informer._list()
+            else:
+                informer._hear("DELETED", pod("a", uid="1", resourceVersion="7"))
+        assert heard.entries == ["add a", "delete a"]
+        assert "ns/a" not in informer.store
+
+
 async def test_own_deletion_is_visible_at_once_and_is_not_undone_by_older_event(client, api):
     informer = informer_of(client)
     heard = Heard(informer)
@@ -361,7 +424,7 @@ class _Watched:
     shared = None
 
     async def watch(self, *_, is_known, **__):
-        assert is_known("a", "101")
+        assert is_known("1", "101", None)
         return
         yield
 

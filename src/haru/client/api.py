@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from haru.client.kubeconfig import ClusterConfig, in_cluster, load_kubeconfig
 from haru.client.request_sender import TIMEOUT_SECONDS, RequestSender
 from haru.client.server_version import AS_WRITTEN
 from haru.client.transforms import SharedObjects, without_managed_fields
-from haru.client.transport import LineSplitter, Request, Response, Transport, before, failure
+from haru.client.transport import LineSplitter, Request, Response, Transport, WatchEvent, before, failure
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
@@ -41,7 +42,7 @@ _PAGE = 500
 # The beginning of such an event up to its resourceVersion, without anything in between that quotes or nests.
 _MODIFIED = re.compile(
     rb'\{"type":"MODIFIED","object":\{"kind":"\w+","apiVersion":"[\w./-]+","metadata":\{'
-    rb'"name":"([^"\\]+)",(?:"(?:generateName|namespace|uid)":"[^"\\]*",)*"resourceVersion":"(\d+)"'
+    rb'(?:"(?:name|generateName|namespace)":"[^"\\]*",)*"uid":"([^"\\]+)","resourceVersion":"(\d+)"'
 ).match
 _WATCH_SECONDS = (300, 600)
 
@@ -324,7 +325,7 @@ class ApiClient(RequestSender):
         timeout_seconds: int = 0,
         opened: Callable[[], None] = lambda: None,
         shared: bool = False,
-        is_known: Callable[[str, str], bool] = lambda name, version: False,
+        is_known: Callable[[str, str, Callable[[], WatchEvent]], bool] = lambda uid, version, event: False,
         managed_fields: bool = True,
     ) -> AsyncGenerator[tuple[str, Obj], None]:
         """Events `(type, object)` from after `resource_version` until the server ends the watch.
@@ -332,8 +333,9 @@ class ApiClient(RequestSender):
         `opened` is called once the server has begun to answer, which may be long before there is an event.
         An ERROR event is raised as `StatusError` (410: the revision is too old, list again). Close the iterator when
         leaving it early (`contextlib.aclosing`), so that the connection is given back at once. `shared`: the caller
-        changes no object, and takes those that others in this process have. `is_known` is asked by name and
+        changes no object, and takes those that others in this process have. `is_known` is asked by UID and
         resourceVersion whether an object that was modified is known already: its event is neither decoded nor yielded.
+        It is also given what decodes the event, should it be wanted later.
         Without `managed_fields` objects may lack them: the caller drops them.
         """
         seconds = timeout_seconds or self._rng.randint(*_WATCH_SECONDS)
@@ -360,12 +362,16 @@ class ApiClient(RequestSender):
             async with aclosing(before(deadline, stream.chunks)) as chunks:
                 async for chunk in chunks:
                     for line in splitter.feed(chunk):
-                        if (found := _MODIFIED(line)) is not None and is_known(found[1].decode(), found[2].decode()):
-                            continue
-                        event = orjson.loads(line if managed_fields else without_managed_fields(line))
-                        if event["type"] == "ERROR":
-                            raise StatusError.from_status(event["object"])
-                        yield event["type"], self._read(kind, event["object"])
+                        event = partial(self._event, kind, line, managed_fields)
+                        found = _MODIFIED(line)
+                        if found is None or not is_known(found[1].decode(), found[2].decode(), event):
+                            yield event()
+
+    def _event(self, kind: Kind, line: bytes, managed_fields: bool) -> WatchEvent:
+        event = orjson.loads(line if managed_fields else without_managed_fields(line))
+        if event["type"] == "ERROR":
+            raise StatusError.from_status(event["object"])
+        return event["type"], self._read(kind, event["object"])
 
     def _path(self, kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
         return path_of(self.version.kind_for(kind), namespace, name, subresource)

@@ -17,7 +17,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
 from haru.client.object_index import ObjectIndex
 from haru.client.transforms import only_metadata, strip_managed_fields
+from haru.client.transport import WatchEvent
 from haru.event_loop import TimeSlice
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -93,7 +94,9 @@ class Informer:
         self._handlers: list[tuple[OnAdd | None, OnUpdate | None, OnDelete | None]] = []
         self._deleted_uids: FIFOCache[str, None] = FIFOCache(_REMEMBERED_DELETIONS)
         self._own_writes: dict[tuple[str, str], int] = {}
-        """Own writes that the watch has not shown yet, by name and version: their revisions."""
+        """Own writes that the watch has not shown yet, by UID and version: their revisions."""
+        self._held: dict[str, list[tuple[str, Callable[[], WatchEvent]]]] = {}
+        """By UID of objects with an own write under way: the events that wait for its answer, with their versions."""
         self._synced = asyncio.Event()
         self._seen = 0
         """The revision up to which everything has been taken in."""
@@ -127,6 +130,10 @@ class Informer:
             waiting = asyncio.get_running_loop().create_future()
             self._waiting.append(waiting)
             await waiting
+        for held in self._held.values():
+            for _, event in held:
+                self._apply(event()[1])
+            held.clear()
 
     def get(self, name: str, namespace: str = "") -> Obj | None:
         """The object of that name, as last heard."""
@@ -187,9 +194,27 @@ class Informer:
     def announce(self, obj: Obj) -> None:
         """Have the watch pass over an own write: it, or one that follows it at once, is about to be observed."""
         if (revision := _revision(obj)) > self._seen:
-            self._own_writes[obj["metadata"]["name"], str(revision)] = revision
+            self._own_writes[obj["metadata"].get("uid", ""), str(revision)] = revision
             if len(self._own_writes) > _MOST_OWN_WRITES:  # not all of them are shown as what they are here
                 self._own_writes = {write: own for write, own in self._own_writes.items() if own > self._seen}
+
+    @contextmanager
+    def writing(self, obj: Obj) -> Iterator[None]:
+        """Have events of an object wait until its own write has been observed: nearly all show what the answer does.
+
+        Where several writes of an object are under way the first one to end takes in what has come.
+        """
+        uid, key = obj["metadata"].get("uid", ""), object_key(obj)
+        held = self._held.setdefault(uid, [])
+        try:
+            yield
+        finally:
+            self._held.pop(uid, None)
+            known = self._store.get(key)
+            for version, event in held:
+                if known is None or int(version) > _revision(known):
+                    self._apply(event()[1])
+            held.clear()
 
     def observe_deleted(self, obj: Obj, answer: Obj | None = None) -> None:
         """Take in the answer of an own DELETE: the object that still stands, or its removal."""
@@ -277,6 +302,8 @@ class Informer:
         self.interrupted = False
         self._seen = self._begun = horizon
         self._own_writes.clear()
+        for held in self._held.values():
+            held.clear()
         self.lists += 1
         self._synced.set()
         self._tell_waiting()
@@ -325,24 +352,28 @@ class Informer:
     def _resume(self) -> None:
         self.interrupted = False
 
-    def _is_own_write(self, name: str, version: str) -> bool:
-        """Tell whether an event shows an own write, which is known already; then it has been heard herewith."""
-        if self._own_writes.pop((name, version), None) is None:
-            return False
+    def _is_own_write(self, uid: str, version: str, event: Callable[[], WatchEvent]) -> bool:
+        """Tell whether an event shows an own write, as far as is known; then it has been heard herewith."""
+        if self._own_writes.pop((uid, version), None) is None:
+            if (held := self._held.get(uid)) is None:
+                return False
+            held.append((version, event))
         self._heard(version)
         return True
 
     def _hear(self, type_: str, obj: Obj) -> None:
-        revision = obj["metadata"].get("resourceVersion")
-        if type_ == "MODIFIED" and self._own_writes and self._is_own_write(obj["metadata"]["name"], str(revision)):
+        revision, uid = obj["metadata"].get("resourceVersion"), obj["metadata"].get("uid", "")
+        may_be_own = revision and type_ == "MODIFIED" and (self._own_writes or self._held)
+        if may_be_own and self._is_own_write(uid, str(revision), lambda: (type_, obj)):
             return
         if type_ in ("ADDED", "MODIFIED"):
             self._apply(obj)
         elif type_ == "DELETED":
-            self._deleted_uids.pop(obj["metadata"].get("uid", ""), None)
+            self._deleted_uids.pop(uid, None)
+            self._held.get(uid, []).clear()
             key = object_key(obj)
             known = self._store.get(key)
-            if known is not None and known["metadata"].get("uid") == obj["metadata"].get("uid"):
+            if known is not None and known["metadata"].get("uid") == uid:
                 self._remove(key, self._transform(obj))
         if revision:
             self._heard(str(revision))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +61,11 @@ class WatchedObjects:
         informer = self.informers.get(kind.kind)
         if informer is not None:
             informer.announce(obj)
+
+    def writing(self, kind: Kind, obj: Obj) -> AbstractContextManager[None]:
+        """Have events of an object wait until its own write has been observed."""
+        informer = self.informers.get(kind.kind)
+        return informer.writing(obj) if informer is not None else nullcontext()
 
     def observe_deleted(self, kind: Kind, obj: Obj) -> None:
         """Remove an object that was deleted."""
