@@ -74,6 +74,7 @@ def test_killed_parts_are_started_again_and_work_goes_on(tmp_path: Path) -> None
     assert said.count("ended (signal SIGKILL): it is started again in 0.2 s") == 2
     assert "Traceback" not in said and " E haru" not in said
     assert not any(lives(pid) for pid in now.values())
+    assert not [*(data / "run").iterdir()]
 
 
 def page(address: str, path: str, cookie: str = "") -> tuple[int, str]:

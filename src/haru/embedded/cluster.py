@@ -175,6 +175,7 @@ class EmbeddedCluster:
             self._clients.close()
         if self.listener is not None:
             await self.listener.stop()
+            self._local_socket.unlink(missing_ok=True)
         if self.server is not None:
             await self.server.stop()
         await self.store.stop()
@@ -205,12 +206,15 @@ class EmbeddedCluster:
     def _all(self) -> list[Part | SupervisedParts]:
         return [*self._parts.values(), *self._supervised]
 
+    @property
+    def _local_socket(self) -> Path:
+        return self._directory / "run" / "api.sock"
+
     async def _serve_locally(self, listener: HttpServer) -> str:
         """Serve the processes of the parts on a Unix socket, which only this user can reach; its path."""
-        directory = self._directory / "run"
-        directory.mkdir(mode=0o700, exist_ok=True)
-        directory.chmod(0o700)
-        path = directory / "api.sock"
+        path = self._local_socket
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        path.parent.chmod(0o700)
         path.unlink(missing_ok=True)
         await listener.serve_locally(socket_address(path))
         return str(path)
