@@ -101,8 +101,12 @@ class Api:
         meta: Obj = {"name": "n", "uid": "1", "labels": {}}
         self.node: Obj = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {}, "status": status}
         self.patches: list[Obj] = []
+        self.csi_nodes: list[Obj] = []
 
     async def create(self, kind: Any, obj: Obj) -> Obj:
+        if obj["kind"] == "CSINode":
+            self.csi_nodes.append(obj)
+            return obj
         raise StatusError(409, "AlreadyExists", "there")
 
     async def get(self, *_: Any) -> Obj:
@@ -267,3 +271,22 @@ def test_pod_that_wants_more_of_an_operators_resource_than_there_is_left_is_reje
     assert problem("example.com/dongle", "4") is None
     assert problem("cpu", "2") is None  # the agent knows better what its machine has
     assert problem("example.com/other", "5") is None
+
+
+def test_node_says_that_it_has_no_storage_drivers_and_which_features_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Reported(monkeypatch)
+
+    async def body() -> Obj:
+        await node.registration.register()
+        return await node.report()
+
+    status = virtual_time.run(body())
+    (made,) = node.api.csi_nodes
+    assert (made["metadata"]["name"], made["spec"]) == ("n", {"drivers": []})
+    assert [owner["kind"] for owner in made["metadata"]["ownerReferences"]] == ["Node"]
+    assert status["declaredFeatures"] == [
+        "InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers",
+    ]  # fmt: skip
+    node.registration.short_of = lambda: ("DiskPressure",)
+    conditions = virtual_time.run(node.report())["conditions"]
+    assert {one["type"] for one in conditions if one["status"] == "True"} == {"DiskPressure", "Ready"}

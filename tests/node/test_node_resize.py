@@ -105,6 +105,22 @@ async def test_pod_group_grows_before_its_containers_and_shrinks_after_them(node
     assert node.events == ["ResizeStarted", "ResizeCompleted"] * 3
 
 
+async def test_pod_is_resized_as_a_whole(node: Node) -> None:
+    def whole(memory: str) -> Obj:
+        made = pod({"name": "a", "image": "i"})
+        made["spec"]["resources"] = {"requests": {"memory": memory}, "limits": {"memory": memory}}
+        return made
+
+    node.resizer.started("id-a", whole("64Mi")["spec"]["containers"][0])
+    seen = running("a")
+    await node.resizer.actuate(node.resizer.allocate(whole("64Mi")), seen)
+    assert (node.given, node.events) == ([], [])
+    allocated = node.resizer.allocate(whole("128Mi"))
+    assert await node.resizer.actuate(allocated, seen) == []
+    assert (node.given, node.events) == ([("pod", 128)], ["ResizeStarted", "ResizeCompleted"])
+    assert node.resizer.level(allocated)["allocatedResources"] == {"memory": "128Mi"}
+
+
 async def test_resize_without_room_is_deferred_and_pod_keeps_what_it_has(node: Node) -> None:
     seen = await start(node, sized("64Mi"))
     node.room = ("OutOfmemory", "Node didn't have enough resource: memory")

@@ -5,8 +5,8 @@
 
 The folder holds kube-apiserver and kubelet; `etcd`, `kubectl`, `containerd`, `runc` and a static busybox are on PATH.
 It needs root, and listens on the loopback alone. Both nodes are of one kube-apiserver. After each step of a case its
-pods come to rest, and each difference between their statuses and events is printed once. Times, uids, addresses, ids,
-counts of restarts and what a pod as a whole is allocated do not count. Exit code 1 if anything differs; to read, not to
+pods come to rest, and each difference between their statuses and events is printed once. Times, uids, addresses, ids
+and counts of restarts do not count. Exit code 1 if anything differs; to read, not to
 pass: the moment at which a crashing container is looked at makes differences, too.
 """
 
@@ -115,7 +115,6 @@ def told(side: Side, namespace: str) -> dict[str, list[str]]:
     for pod in side.listed(namespace, "pods"):
         status = plain(pod["status"], side)
         status["conditions"] = sorted(status.get("conditions", ()), key=lambda one: str(one["type"]))
-        status = {key: value for key, value in status.items() if key not in ("resources", "allocatedResources")}
         found[pod["metadata"]["name"]] = json.dumps(status, indent=1, sort_keys=True).splitlines()
     events: dict[str, set[str]] = {}
     for event in side.listed(namespace, "events"):

@@ -77,7 +77,14 @@ def _reported(pod: Obj) -> Sizes:
         for one in status.get(member) or ()
         if one.get("resources") is not None
     }
-    return {**found, "": status["resources"]} if status.get("resources") else found
+    own = (pod.get("spec") or {}).get("resources")
+    return {**found, "": _own(own, status["resources"])} if own and status.get("resources") else found
+
+
+def _own(asked: Obj, told: Obj) -> Obj:
+    """What is told of the pod's own level, without what is told of its containers as a sum."""
+    kinds = {kind: [name for name in asked[kind] if name in (told.get(kind) or {})] for kind in asked}
+    return {kind: {name: told[kind][name] for name in names} for kind, names in kinds.items() if names}
 
 
 def _sized(container: Obj, sizes: Mapping[str, Obj]) -> Obj:

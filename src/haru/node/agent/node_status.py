@@ -22,6 +22,8 @@ KUBELET_VERSION = "v1.36.0"
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)+)(.*)")
 _SEMANTIC = re.compile(r"(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?")
 """What may follow the numbers of a semantic version."""
+_DECLARED = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
+"""Features that nodes of 1.36 declare, and that this one has, in their order."""
 _MOST_IMAGES = 50
 _MOST_IMAGE_NAMES = 5
 
@@ -124,6 +126,8 @@ def node_status(options: NodeOptions, host: Host, version: cri.VersionResponse, 
             for image in listed
         ],
     }
+    if options.gates.enabled("NodeDeclaredFeatures"):
+        status["declaredFeatures"] = list(_DECLARED)
     if host.port:
         status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": host.port}}
     return status

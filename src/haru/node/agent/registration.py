@@ -36,6 +36,7 @@ from haru.proto import cri_pb2 as cri
 
 _log = logging.getLogger(__name__)
 NODES = known_kind("v1", "Node")
+CSI_NODES = known_kind("storage.k8s.io/v1", "CSINode")
 LEASES = known_kind("coordination.k8s.io/v1", "Lease")
 NAMESPACES = known_kind("v1", "Namespace")
 LEASE_NAMESPACE = "kube-node-lease"
@@ -93,7 +94,20 @@ class Registration:
             if missing:
                 stored = await self._client.patch(NODES, options.name, {"metadata": {"labels": missing}})
         self._uid = stored["metadata"]["uid"]
+        await self._tell_drivers()
         return stored
+
+    async def _tell_drivers(self) -> None:
+        """Say that the node has no storage drivers: without its CSINode nobody can know. Raises OSError."""
+        name = self._options.name
+        owner = owner_reference({"metadata": {"name": name, "uid": self._uid}}, NODES, controller=False)
+        meta = {"name": name, "ownerReferences": [owner]}
+        body: Obj = {"apiVersion": CSI_NODES.api_version, "kind": CSI_NODES.kind, "metadata": meta}
+        try:
+            await self._client.create(CSI_NODES, {**body, "spec": {"drivers": []}})
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                _log.warning("CSINode %s was not made: %s", name, error)
 
     async def report(self, *, force: bool = False) -> None:
         """Write the status if it has changed, or if that is due. Raises StatusError, OSError."""

@@ -23,6 +23,7 @@ from haru.node.cri.errors import CriError
 from haru.node.podworker.config import resources_message
 from haru.node.podworker.observed import SeenContainer, SeenPod
 from haru.node.podworker.plan import Kill, container_specs
+from haru.node.podworker.pod_level import level_status
 from haru.node.podworker.sandboxes import Sandboxes
 from haru.node.status.container_status import INIT, MAIN, by_name
 
@@ -56,6 +57,8 @@ class PodResizer:
         """What the pod's control group was given; None until this agent has looked at it."""
         self._pending: ResizeCondition | None = None
         self._in_progress: ResizeCondition | None = None
+        self._has_begun = False
+        """It was told that a resize has begun, and not yet that it is over."""
 
     @property
     def conditions(self) -> list[ResizeCondition]:
@@ -77,6 +80,7 @@ class PodResizer:
         if self._pending is not None:
             return before
         self._context.allocations.allocate(pod)
+        self._has_begun = True
         self._tell(pod, "ResizeStarted", event_message(pod, "started"))
         return pod
 
@@ -126,6 +130,11 @@ class PodResizer:
                 found[container["name"]] = {**({"allocatedResources": requests} if requests else {}), "resources": has}
         return found
 
+    def level(self, pod: Obj) -> Obj:
+        """The part of the pod's status that says what it was allocated, and has, as a whole."""
+        allocated = self.allocated(pod)
+        return level_status(allocated, is_actuated=self._group in (None, pod_amounts(allocated)))
+
     def _running(self, pod: Obj, seen: SeenPod) -> list[_Due]:
         running = ((one, seen.newest(one["name"])) for one in _containers(pod))
         return [_Due(one, last, self._had(pod, last, one)) for one, last in running if last is not None and last.runs]
@@ -158,8 +167,8 @@ class PodResizer:
         if self._group is None and get_condition(pod, IN_PROGRESS) is None and self._in_progress is None:
             self._group = pod_amounts(pod)
         await self._apply_group(pod, pod_amounts(pod))
-        if self._in_progress is not None or get_condition(pod, IN_PROGRESS) is not None:
-            self._in_progress = None
+        if self._has_begun or self._in_progress is not None or get_condition(pod, IN_PROGRESS) is not None:
+            self._in_progress, self._has_begun = None, False
             self._tell(pod, "ResizeCompleted", event_message(pod, "completed"))
 
     async def _apply_group(self, pod: Obj, amounts: Amounts) -> None:

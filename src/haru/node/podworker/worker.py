@@ -443,6 +443,7 @@ class PodWorker:
             is_rejected=self._state.is_rejected,
             is_disrupted=self._state.is_disrupted,
             resources=self._resizer.reported(pod, seen),
+            level=self._resizer.level(pod),
             resizes=self._resizer.conditions,
             recursive_read_only=self._context.runtime_info.has_recursive_read_only,
         )

@@ -58,6 +58,8 @@ class StatusInputs:
     """The node did not take the pod: nothing else is said of it."""
     resources: Mapping[str, Obj] = field(default_factory=dict)
     """By container: the part of its status that says what it was allocated and what it has."""
+    level: Mapping[str, Any] = field(default_factory=dict)
+    """The part of the pod's status that says what it was allocated, and has, as a whole."""
     resizes: Sequence[tuple[str, str, str]] = ()
     """Conditions about a resize that are true: type, reason, message."""
     recursive_read_only: bool = False

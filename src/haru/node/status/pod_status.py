@@ -45,6 +45,7 @@ def pod_status(pod: Obj, seen: SeenPod, known: StatusInputs, now: str) -> Obj:
             conditions.append(_Condition("DisruptionTarget", True, "TerminationByKubelet", known.failure[1]))
     elif before.get("reason") and phase in TERMINAL:
         status["reason"], status["message"] = before["reason"], before.get("message")
+    status |= known.level
     if known.host_ips:
         status["hostIP"] = known.host_ips[0]
         status["hostIPs"] = [{"ip": ip} for ip in known.host_ips]
@@ -208,6 +209,9 @@ def status_patch(before: Obj, after: Obj) -> Obj | None:
     merge, too: those of a sandbox that is gone are replaced.
     """
     patch: Obj = {key: value for key, value in after.items() if key != "conditions" and before.get(key) != value}
+    for name in ("resources", "allocatedResources"):
+        if name in patch and before.get(name):
+            patch[name] = _replacing(before[name], patch[name])
     for name in ("podIPs", "hostIPs"):
         if name in patch:
             patch[name] = [{"$patch": "replace"}, *patch[name]]
@@ -223,6 +227,14 @@ def status_patch(before: Obj, after: Obj) -> Obj | None:
     if conditions:
         patch["conditions"] = conditions
     return patch or None
+
+
+def _replacing(before: Obj, after: Obj) -> Obj:
+    """A map that merges into the other one."""
+    found: Obj = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        found[key] = _replacing(before[key], value) if isinstance(value, dict) and before.get(key) else value
+    return found
 
 
 def _without_probe_times(condition: Mapping[str, Any]) -> Obj:
