@@ -115,6 +115,7 @@ def told(side: Side, namespace: str) -> dict[str, list[str]]:
     for pod in side.listed(namespace, "pods"):
         status = plain(pod["status"], side)
         status["conditions"] = sorted(status.get("conditions", ()), key=lambda one: str(one["type"]))
+        _drop_no_limit(status.get("resources") or {})
         found[pod["metadata"]["name"]] = json.dumps(status, indent=1, sort_keys=True).splitlines()
     events: dict[str, set[str]] = {}
     for event in side.listed(namespace, "events"):
@@ -122,6 +123,15 @@ def told(side: Side, namespace: str) -> dict[str, list[str]]:
         text = f"event: {event['type']} {event['reason']} {about.get('fieldPath', '')}: {event['message']}"
         events.setdefault(about["name"], set()).add(plain(text, side))
     return {name: [*found.get(name, ()), *sorted(events.get(name, ()))] for name in found.keys() | events.keys()}
+
+
+def _drop_no_limit(resources: Obj) -> None:
+    """Drop what a kubelet tells of a control group of version 1 without a limit of memory: the largest number."""
+    limits = resources.get("limits", {})
+    if limits.get("memory") == "9007199254740988Ki":
+        del limits["memory"]
+    if not limits:
+        resources.pop("limits", None)
 
 
 def settle(sides: Sequence[Side], namespaces: Sequence[str]) -> None:
