@@ -24,6 +24,8 @@ class ReferencedObjects:
 
     config_map: Lookup
     secret: Lookup
+    file_key: Callable[[Mapping[str, Any]], bytes | None] | None = None
+    """The value that a `fileKeyRef` refers to, None for an optional one that is not there; raises `ConfigError`."""
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
@@ -108,6 +110,8 @@ def _referenced(
         return _key(pod, "ConfigMap", ref, _object(pod, "configmap", ref, sources.config_map), config_map_data)
     if ref := origin.get("secretKeyRef"):
         return _key(pod, "Secret", ref, _object(pod, "secret", ref, sources.secret), secret_data)
+    if sources.file_key is not None and (ref := origin.get("fileKeyRef")):
+        return sources.file_key(ref)
     kinds = ", ".join(origin) or "nothing"
     raise ConfigError(f"env {variable['name']}: valueFrom {kinds} is not supported on this node")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from haru.node.podworker.host_names import hosts_text
 from haru.node.podworker.observed import SeenSandbox
 from haru.node.podworker.plan import container_specs, uses_host_network
 from haru.node.podworker.userns import UserNamespaceError
+from haru.node.volumes.env_files import file_key
 from haru.node.volumes.pod_volumes import MountInputs
 from haru.proto import cri_pb2 as cri
 
@@ -202,7 +203,8 @@ class ContainerStarter:
         self, request: ContainerStart, image_ref: str, volumes: Mapping[str, cri.ImageSpec]
     ) -> cri.ContainerConfig:
         pod, container, inputs = request.pod, request.container, request.inputs
-        values = environment(pod, container, inputs.sources, inputs.facts, self._context.service_variables(pod))
+        sources = replace(inputs.sources, file_key=lambda ref: file_key(pod, ref, self._context.volumes))
+        values = environment(pod, container, sources, inputs.facts, self._context.service_variables(pod))
         command, args = command_of(container, values)
         known = {name: value.decode(errors="replace") for name, value in values.items()}
         has_recursive = self._context.runtime_info.has_recursive_read_only
