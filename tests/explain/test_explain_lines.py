@@ -231,3 +231,11 @@ def test_running_pod_shows_scores_of_compared_nodes() -> None:
 def test_every_score_plugin_has_a_reason() -> None:
     plugins = {plugin.name for plugin in DEFAULT_PLUGINS if "score" in plugin.extension_points and plugin.weight}
     assert plugins | {"HaruExpected"} <= SCORE_REASONS.keys() | {"NodeResourcesFit"}
+
+
+def test_headline_names_the_node_that_a_pod_may_go_to_however_many_others_it_must_not() -> None:
+    taint = [{"key": "team", "value": "a", "effect": "NoSchedule"}]
+    nodes = [node("a", cpu="2"), node("b"), node("c"), *(node(name, taints=taint) for name in "de")]
+    big = pod("p", cpu="4", nodeSelector={"kubernetes.io/hostname": "a"})
+    first = explain(SchedulerCache.of([*nodes, big]).snapshot(), "pod", big).summary
+    assert first.startswith("1 node: insufficient cpu: 4 asked, 2 left of 2; 2 nodes: ")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from haru.engine import Reason
 from haru.explain.diagnosis.diagnosis import Diagnosis
-from haru.explain.explanation import Funnel, FunnelStage, Verdict
+from haru.explain.explanation import Funnel, FunnelStage, NodeGroup, Verdict
 from haru.explain.render.wording import brief, counted, dropped_text, funnel_text
 
 # Causes that say all there is to say by themselves.
@@ -155,4 +155,16 @@ def _closest(found: Diagnosis) -> str:
     if len(refusing) == 1 and not any(not group.reasons for group in found.nodes):
         group = refusing[0]
         return f"{group.text} ({'the only node' if group.count == 1 else f'all {group.count} nodes'})"
-    return "; ".join(f"{counted(group.count, 'node')}: {group.text}" for group in refusing[:2])
+    told = refusing[:2]
+    if all(map(_is_ruled_out, told)):
+        # The nodes that the pod may go to are often few, and what they say is what has to change.
+        told = [*[group for group in refusing if not _is_ruled_out(group)][:1], *told][:2]
+    return "; ".join(f"{counted(group.count, 'node')}: {group.text}" for group in told)
+
+
+def _is_ruled_out(group: NodeGroup) -> bool:
+    """Whether the pod must not go there, however free these nodes are."""
+    return all(reason.type in _RULES for reason in group.reasons)
+
+
+_RULES = frozenset(("NodeUnschedulable", "NodeNameMismatch", "NodeTaints", "NodeAffinityMismatch"))
