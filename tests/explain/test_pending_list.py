@@ -69,6 +69,14 @@ def test_list_of_one_workload_says_the_command_to_begin_with() -> None:
     assert listed(cluster(cpu=1)).text() == "nothing waits in namespace default"
 
 
+def test_row_of_a_gang_job_is_explained_by_the_name_of_the_job() -> None:
+    group, *members = gang("train-pg", 3, template="nine")
+    pods = [of("Job", "train", member) for member in members]
+    found = listed(cluster(dgx_h100=1), template("nine", 9), group, *pods)
+    assert [row.what for row in found.rows] == ["job/train"]
+    assert found.text().splitlines()[-1] == "more     haru explain job/train -n default"
+
+
 def test_wide_table_has_all_columns() -> None:
     head, rows = listed(cluster(dgx_h100=2), *MIXED).table(wide=True)
     assert head == ("WHAT", "PODS", "SINCE", "VERDICT", "SHORT BY", "HELD BY", "BECAUSE", "STARTS", "FIRST REMEDY")

@@ -15,6 +15,13 @@ def test_same_seed_gives_same_plan_and_another_seed_another() -> None:
     assert seeded_plan(7, limits) != seeded_plan(8, limits)
 
 
+def test_text_of_a_plan_counts_one_as_one() -> None:
+    head, *lines = seeded_plan(3, Limits(units=4)).text().splitlines()
+    assert head == "seed 3: 4 works, 13 pods, within 60 s"
+    assert "claim-0: 1 pod, 1000m cpu and 256Mi, 2 devices for its claim, " in lines[0]
+    assert "claim-3: 3 pods, 100m cpu and 128Mi each, 1 device for each of 3 claims, " in lines[3]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_plan_stays_within_its_limits(seed: int) -> None:
     limits = Limits(

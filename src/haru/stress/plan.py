@@ -96,7 +96,8 @@ class Plan:
 
     def text(self) -> str:
         """One line for each work."""
-        head = f"seed {self.seed}: {len(self.units)} works, {self.pods} pods, within {self.limits.seconds:g} s"
+        size = f"{_many(len(self.units), 'work')}, {_many(self.pods, 'pod')}"
+        head = f"seed {self.seed}: {size}, within {self.limits.seconds:g} s"
         return "\n".join([head, *(_line(unit) for unit in self.units)])
 
 
@@ -111,10 +112,16 @@ def parse_kinds(text: str) -> tuple[str, ...]:
     return kinds
 
 
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
 def _line(unit: WorkloadUnit) -> str:
     of = f" ({unit.min_count} of them at once)" if unit.kind == "gang" else ""
-    devices = f", {unit.devices} devices for each of {unit.claims} claims" if unit.devices else ""
+    claims = f"each of {unit.claims} claims" if unit.claims > 1 else "its claim"
+    devices = f", {_many(unit.devices, 'device')} for {claims}" if unit.devices else ""
     early = f", deleted {unit.deleted_after:g} s after its creation" if unit.deleted_after is not None else ""
     important = ", preempts" if unit.important else ""
-    size = f"{unit.pods} pods{of}, {unit.milli_cpu}m cpu and {unit.mebibytes}Mi each{devices}"
+    each = " each" if unit.pods > 1 else ""
+    size = f"{_many(unit.pods, 'pod')}{of}, {unit.milli_cpu}m cpu and {unit.mebibytes}Mi{each}{devices}"
     return f"{unit.at:8.3f} s  {unit.name}: {size}, runs {unit.runs:g} s{early}{important}"

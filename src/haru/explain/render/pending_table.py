@@ -81,7 +81,14 @@ def step_lines(rows: Sequence[PendingRow], source: str = "") -> list[str]:
         return []
     first = rows[0]
     helps = [remedy_text(first.remedy)] if first.remedy is not None and first.remedy.command else []
-    return [*labelled("helps", helps), *labelled("more", [f"{command_of(first.explanation)} {source}".rstrip()])]
+    return [*labelled("helps", helps), *labelled("more", [f"{_command(first, source)} {source}".rstrip()])]
+
+
+def _command(row: PendingRow, source: str) -> str:
+    """The command that explains a row: of a gang Job by the Job's name, as the row has it; files may lack the Job."""
+    if row.explanation.kind == "PodGroup" and row.what.startswith("job/") and not source:
+        return f"haru explain {row.what} -n {row.namespace}"
+    return command_of(row.explanation)
 
 
 def trouble_text(pods: Sequence[str]) -> str:
