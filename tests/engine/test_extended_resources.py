@@ -232,6 +232,13 @@ def test_too_few_devices_for_extended_resource_are_reported() -> None:
     assert decision.members[0].plugins == ("DynamicResources",)
 
 
+@pytest.mark.parametrize(("gate", "claims"), [(True, "still not schedulable"), (False, "no new claims to deallocate")])
+def test_extended_resource_that_a_class_backs_counts_as_a_claim_in_the_message(gate: bool, claims: str) -> None:
+    work = [*dra_nodes(1), with_plugin("plugin", gpu="1"), asking(gpu=2, cpu="9")]
+    message = decide_all(work, extended_resources=gate, preempt_for_pods=True).message
+    assert f". {claims}, preemption: 0/2 nodes are available: " in message
+
+
 # -- several nodes and pods ------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from itertools import chain
 from zlib import crc32
 
 from haru.engine.framework.interfaces import FilterFailure, counted_message, weighed
+from haru.engine.plugins.dynamicresources.extended_resources import backed_resources
 from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message
 from haru.engine.podgroup.placed import Placed
 from haru.engine.podgroup.schedule_one import PodPlacer
@@ -59,13 +60,13 @@ def preempt_for_pod(snapshot: Snapshot, refused: Decision, preemptor: Preemptor)
     """Preempt for a pod that does not fit: nominate it with evictions, or add the reason to the refusal."""
     pod = preemptor.info.members[0]
     if pod.spec.get("preemptionPolicy") == "Never":
-        return _with_preemption_message(refused, preemptor, NEVER)
+        return _with_preemption_message(snapshot, refused, preemptor, NEVER)
     base = after_pending_evictions(snapshot)
     try:
         if has_pending_evictions(snapshot) and own_nominated_placements(snapshot, preemptor.info.members):
             kept = nominated(base, refused, preemptor, Victims((), 1, preemptor.places))
             if kept is not None:
-                return _with_preemption_message(kept, preemptor, TERMINATING)
+                return _with_preemption_message(snapshot, kept, preemptor, TERMINATING)
         known = refused.diagnosis if base is snapshot else None
         refusals = _refusals(base, preemptor, base.node_names) if known is None else known.nodes
         if refusals is None:
@@ -89,7 +90,7 @@ def _preempt(base: Snapshot, refused: Decision, preemptor: Preemptor, refusals: 
     if victims is not None:
         return nominated(base, refused, preemptor, victims) or refused
     _tell_what_is_left(base, preemptor, candidates, texts)
-    return _with_preemption_message(refused, preemptor, _summary(base, refusals, texts))
+    return _with_preemption_message(base, refused, preemptor, _summary(base, refusals, texts))
 
 
 def _best(
@@ -199,6 +200,7 @@ def _refusals(base: Snapshot, preemptor: Preemptor, nodes: Sequence[str]) -> Ref
     return outcome.diagnosis.nodes if outcome.diagnosis is not None else {}
 
 
-def _with_preemption_message(refused: Decision, preemptor: Preemptor, summary: str) -> Decision:
-    claims = STILL_NOT if preemptor.info.members[0].claims else NO_CLAIMS
-    return with_message(refused, f"{claims}, preemption: {summary}")
+def _with_preemption_message(snapshot: Snapshot, refused: Decision, preemptor: Preemptor, summary: str) -> Decision:
+    pod, gates = preemptor.info.members[0], preemptor.info.options.gates
+    has_claims = pod.claims or (gates.extended_resources and backed_resources(snapshot, pod))
+    return with_message(refused, f"{STILL_NOT if has_claims else NO_CLAIMS}, preemption: {summary}")
