@@ -222,6 +222,18 @@ def test_place_promised_to_half_a_gang_is_free_once_the_other_half_is_evicted(mo
     assert not ask([*objects[:5], *gang("g", 2, 2, cpu="6")], "g").evictions
 
 
+@pytest.mark.parametrize(("members", "status"), [(2, "scheduled"), (3, "unschedulable")])
+def test_place_is_kept_from_who_is_more_important_only_while_the_gang_can_be_whole(members: int, status: str) -> None:
+    """Of three members one runs, one is promised a place, and the third may be gone for good."""
+    promised = pod("w-1", cpu="6", group="w")
+    promised["status"]["nominatedNodeName"] = "b"
+    last = [pod("w-2", cpu="6", group="w")][: members - 2]
+    objects = [node("a"), node("b"), pod_group("w", 3), running("w-0", "a", cpu="6", group="w"), promised, *last]
+    asked = {"cpu": "6", "nodeSelector": {"kubernetes.io/hostname": "b"}}
+    assert ask([*objects, pod("p", priority=9, **asked)]).status == status
+    assert ask([*objects, pod("p", **asked)]).status == "unschedulable"
+
+
 def test_claim_of_a_promised_member_stays_with_it() -> None:
     """The member is not evicted with the others: until it is refused, its device is its own."""
     first, second = member_with_claim("w-0", "w", node="a"), member_with_claim("w-1", "w")

@@ -3,7 +3,7 @@
 A pending pod is nominated by a decision, with devices and the victims that it waits for (`Nomination`), or by
 `status.nominatedNodeName` alone. A nomination binds all pods of at most its priority. Members that a running gang still
 lacks bind every pod: a pod that took their place would leave half a gang for good. Where a more important pod evicted a
-member, they no longer do.
+member, or the gang has too few members to be whole, they no longer do.
 Source: kube-scheduler's treatment of nominated pods when it filters (with them and without them), as behaviour
 (KEP-268, KEP-5278); ADR 2 for gangs, ADR 4 for devices.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.plugins.dynamicresources.pod_claims import resolve_claims
-from haru.engine.podgroup.podgroup_info import has_quorum
+from haru.engine.podgroup.podgroup_info import has_quorum, lacks_members
 from haru.engine.preemption.dry_run import claim_users, keep_group_reservations, without_orphans, without_pods
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import Patched
@@ -276,9 +276,12 @@ def _is_kept_from(snapshot: Snapshot, other: PodInfo, priority: int, pods: Colle
     """Tell whether a nomination of this priority is kept from these pods."""
     if priority >= max(pod.priority for pod in pods):
         return True
+    if not groups or other.group is None or not is_half_placed(snapshot, other):
+        return False
     # A gang that lost a member by eviction is halved already: who evicted the member may take the places of others too.
-    lost = other.group is not None and other.group.path in snapshot.podgroup_index.evicted
-    return groups and not lost and is_half_placed(snapshot, other)
+    # Nor does the place help a gang that has too few members to be whole.
+    lost = other.group.path in snapshot.podgroup_index.evicted
+    return not lost and not lacks_members(snapshot, other.group, snapshot.pod_group(other.group))
 
 
 def _with_placements(snapshot: Snapshot, kept: Iterable[NominatedPlacement]) -> Snapshot:
