@@ -95,20 +95,20 @@ async def no_sleep(_: float) -> None:
     return None
 
 
-class CachedClaim(WatchedObjects):
-    """Informers that have one claim, or nothing."""
+class CachedObjects(WatchedObjects):
+    """Informers that have one claim and one pod, or nothing."""
 
-    def __init__(self, claim: Obj | None) -> None:
+    def __init__(self, claim: Obj | None, pod: Obj | None) -> None:
         super().__init__()
-        self.claim = claim
+        self.claim, self.pod = claim, pod
 
     def get(self, kind: Kind, path: str) -> Obj | None:
-        return self.claim if kind.kind == "ResourceClaim" else None
+        return self.claim if kind.kind == "ResourceClaim" else self.pod
 
 
-def binder(api: FakeApi, cached: Obj | None = None) -> Binder:
+def binder(api: FakeApi, cached: Obj | None = None, pod: Obj | None = None) -> Binder:
     times = WriteTimes(lambda: datetime(2026, 11, 20, 10, tzinfo=UTC), sleep=no_sleep)
-    return Binder(api, CachedClaim(cached), times)  # type: ignore[arg-type]
+    return Binder(api, CachedObjects(cached, pod), times)  # type: ignore[arg-type]
 
 
 def test_one_claim_write_has_all_consumers() -> None:
@@ -266,6 +266,18 @@ async def test_nominations_are_written_and_missing_pod_fails_alone() -> None:
     api.faults["patch"] = [not_found_error("", "pods", "a")]
     failures = await binder(api).reserve([member("a", "a"), member("b", "b")], nominate=True)
     assert [key.name for key in failures] == ["a"]
+
+
+@pytest.mark.parametrize(("nominated", "patches"), [("", 0), ("n1", 0), ("n0", 1)])
+async def test_member_whose_claim_keeps_its_place_loses_nomination_to_another_node(
+    nominated: str, patches: int
+) -> None:
+    """A scheduler that died before has left it."""
+    metadata = {"name": "a", "namespace": "ns", "uid": "uid-a", "resourceVersion": "1"}
+    pod = {"metadata": metadata, "spec": {}, "status": {"nominatedNodeName": nominated} if nominated else {}}
+    api = FakeApi(claim("a"), pods=(pod,))
+    assert await binder(api, pod=pod).reserve([member("a", "a", HERE)], nominate=True) == {}
+    assert api.calls.count("patch") == patches
 
 
 async def test_member_whose_claim_keeps_its_place_needs_no_nomination() -> None:

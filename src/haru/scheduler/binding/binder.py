@@ -113,7 +113,7 @@ class Binder:
         for write, outcome in zip(writes, outcomes, strict=True):
             if outcome is not None:
                 failures.update(dict.fromkeys(write.pods, outcome))
-        standing = [(m, nominate and not is_place_reserved(m)) for m in members if m.pod not in failures]
+        standing = [(m, nominate and not self._is_place_told(m)) for m in members if m.pod not in failures]
         telling = [(m, nominating) for m, nominating in standing if self._has_to_tell(m, nominating)]
         answers = await failures_of([self._tell(m, nominating, insist) for m, nominating in telling])
         failures |= {m.pod: answer for (m, _), answer in zip(telling, answers, strict=True) if answer is not None}
@@ -122,6 +122,11 @@ class Binder:
     def _known_pod(self, member: MemberDecision) -> Obj | None:
         pod = self._objects.get(PODS, member.pod.path)
         return pod if pod is not None and pod["metadata"].get("uid") == member.pod.uid else None
+
+    def _is_place_told(self, member: MemberDecision) -> bool:
+        """Tell whether a claim says the member's place, and no nomination, left by a scheduler that died, another."""
+        told = ((self._known_pod(member) or {}).get("status") or {}).get("nominatedNodeName")
+        return is_place_reserved(member) and told in (None, "", member.node)
 
     def _has_to_tell(self, member: MemberDecision, nominate: bool) -> bool:
         """Tell whether the pod's status does not say yet what it must say before the pod is bound."""
