@@ -227,6 +227,27 @@ def test_feature_gates_default_to_those_of_haru_up_and_can_be_overridden() -> No
 
 
 @pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("# a template that renders nothing\n---\n", "there is no object in "),
+        ("{apiVersion: v1, kind: List, items: [5]}", "an item of a List is no Kubernetes object: 5"),
+        ("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: 5}", r"\(Pod p\): .*; haru lint tells where"),
+    ],
+)
+def test_file_without_objects_or_with_one_that_is_none_raises(text: str, problem: str, tmp_path: Path) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(text)
+    with pytest.raises(haru.InputError, match=problem) as caught:
+        haru.Snapshot.read(file)
+    assert str(caught.value).count(str(file)) == 1
+
+
+def test_file_with_an_empty_list_has_no_objects(tmp_path: Path) -> None:
+    (tmp_path / "none.yaml").write_text("{apiVersion: v1, kind: List, items: []}")
+    assert haru.Snapshot.read(tmp_path / "none.yaml").explain_pending().rows == ()
+
+
+@pytest.mark.parametrize(
     ("ask", "kind", "message"),
     [
         (lambda s: haru.Snapshot.of([{"kind": "Pod"}]), haru.InputError, "object #0: apiVersion is missing"),

@@ -73,22 +73,40 @@ def read_manifests(paths: Iterable[str], namespace: str) -> Iterator[tuple[Obj, 
     and of objects of groups that Kubernetes does not have, which it passes over.
     """
     ignored = passed_over = 0
-    for path in (file for name in paths for file in expanded(name)):
+    files = [file for name in paths for file in expanded(name)]
+    is_empty = bool(files)
+    for path in files:
         text = read_text(path)
         try:
-            for obj in items_of(load_all(text)):
+            documents = list(load_all(text))
+            is_empty = is_empty and not documents
+            for obj in items_of(documents):
+                if not isinstance(obj, dict):
+                    raise ValueError(f"an item of a List is no Kubernetes object: {obj!r}")
                 if _is_of_another_group(obj):
                     if passed_over < _MOST_TOLD:
                         _LOG.warning("%s%s: not a kind of Kubernetes, so not looked at", path, _named(obj))
                     passed_over += 1
                     continue
                 unknown: list[str] = []
-                yield obj, _stored(obj, namespace, unknown)
+                try:
+                    stored = _stored(obj, namespace, unknown)
+                except (ValueError, StatusError) as error:
+                    raise InputError(
+                        f"{path}{_named(obj)}: {error}; haru lint tells where and what to write"
+                    ) from error
+                yield obj, stored
                 for each in unknown[: max(0, _MOST_TOLD - ignored)]:
                     _LOG.warning("%s%s: %s is ignored; haru lint tells what is meant", path, _named(obj), each)
                 ignored += len(unknown)
+        except InputError:
+            raise
         except (ValueError, StatusError) as error:
             raise InputError(f"{path}: {error}") from error
+    if is_empty:
+        # Mostly a template or a program before the pipe that failed: nothing would wait, and all be well.
+        names = ", ".join("standard input" if file == "-" else file for file in files)
+        raise InputError(f"there is no object in {names}")
     if ignored > _MOST_TOLD:
         _LOG.warning("and %d more such fields", ignored - _MOST_TOLD)
     if passed_over > _MOST_TOLD:
@@ -171,7 +189,7 @@ def items_of(objects: Iterable[Obj]) -> Iterator[Obj]:
     for obj in objects:
         items = obj.get("items") if isinstance(obj, dict) else None
         if isinstance(items, list) and str(obj.get("kind")).endswith("List"):
-            yield from (item for item in items if isinstance(item, dict))
+            yield from items
         else:
             yield obj
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from haru.api.files import expanded, items_of, read_text
+from haru.errors import InputError
 from haru.kube.yaml import dump
 from haru.lint import Report, lint_texts
 
@@ -26,6 +27,8 @@ def lint_manifests(*sources: Source) -> Report:
         else:
             objects = [source] if isinstance(source, Mapping) else list(source)
             for obj in items_of(dict(obj) for obj in objects):
+                if not isinstance(obj, dict):
+                    raise InputError(f"object #{len(texts)}: this is no Kubernetes object: {obj!r}")
                 name = (obj.get("metadata") or {}).get("name") if isinstance(obj.get("metadata"), dict) else None
                 texts[f"object #{len(texts)} ({obj.get('kind')} {name})"] = dump(obj)
     return lint_texts(texts)
