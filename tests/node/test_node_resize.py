@@ -119,6 +119,10 @@ async def test_pod_is_resized_as_a_whole(node: Node) -> None:
     assert await node.resizer.actuate(allocated, seen) == []
     assert (node.given, node.events) == ([("pod", 128)], ["ResizeStarted", "ResizeCompleted"])
     assert node.resizer.level(allocated)["allocatedResources"] == {"memory": "128Mi"}
+    # The kernel would kill for a limit below what is used.
+    node.used = 50
+    await node.resizer.actuate(node.resizer.allocate(whole("32Mi")), seen)
+    assert node.given == [("pod", 128)] and "set pod memory limit" in node.resizer.conditions[0].message
 
 
 async def test_resize_without_room_is_deferred_and_pod_keeps_what_it_has(node: Node) -> None:
@@ -145,7 +149,10 @@ async def test_limit_below_usage_is_an_error_that_is_tried_again(node: Node) -> 
         await node.resizer.actuate(node.resizer.allocate(wanted), seen)
     (condition,) = node.resizer.conditions
     assert (condition.type, condition.reason) == ("PodResizeInProgress", "Error")
-    assert f"memory limit ({32 << 20}) below current usage ({50 << 20})" in condition.message
+    below = f"memory limit ({32 << 20}) below current usage ({50 << 20})"
+    assert condition.message == (
+        f'cannot decrease memory limits: [attempting to set pod {below}, attempting to set container "a" {below}]'
+    )
     assert node.given == [] and node.events == ["ResizeStarted", "ResizeError"]
     node.used = 10
     await node.resizer.actuate(node.resizer.allocate(wanted), seen)

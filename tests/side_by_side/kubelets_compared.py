@@ -52,7 +52,7 @@ _TEXTS = (
     (re.compile(r"\b(in|back-off) \d[\dms.]*( \([\dms.]+ including waiting\))?"), r"\1 T"),
     (re.compile(r"\b10\.213\.\d+\.\d+"), "POD-IP"),
     (re.compile(r"(kubelet|haru)-\d+"), "NAMESPACE"),
-    (re.compile(r"(available:|was using) \d+\w*"), r"\1 AMOUNT"),
+    (re.compile(r"(available:|was using|below current usage) \(?\d+\w*"), r"\1 AMOUNT"),
 )
 
 

@@ -98,6 +98,7 @@ class PodResizer:
         due = [one for one in self._running(pod, seen) if not _alike(one.had, _resources(one.container))]
         try:
             if not due:
+                await self._check_usage(pod, seen, ())
                 await self._settle(pod)
                 return []
             self._in_progress = self._in_progress or ResizeCondition(IN_PROGRESS)
@@ -152,7 +153,7 @@ class PodResizer:
 
     async def _update(self, pod: Obj, seen: SeenPod, due: Sequence[_Due]) -> None:
         """Raise the pod's group first, then change the containers, those that shrink first."""
-        await self._check_usage(due)
+        await self._check_usage(pod, seen, due)
         held = {one.seen.name: one.had for one in self._running(pod, seen)}
         await self._apply_group(pod, _larger(pod_amounts(resized(pod, held)), pod_amounts(pod)))
         for one in sorted(due, key=_grows):
@@ -178,25 +179,32 @@ class PodResizer:
             await asyncio.to_thread(tree.apply, self._sandboxes.group(pod), values, amounts)
         self._group = amounts
 
-    async def _check_usage(self, due: Sequence[_Due]) -> None:
+    async def _check_usage(self, pod: Obj, seen: SeenPod, due: Sequence[_Due]) -> None:
         """Raise OSError where a memory limit would fall below what is used: the kernel would kill for it."""
         lower = {
             one.seen.id: (one.container["name"], limit)
             for one in due
             if (limit := _memory_limit(_resources(one.container))) and not 0 < _memory_limit(one.had) <= limit
         }
-        if not lower:
+        whole = pod_amounts(pod).memory_limit
+        pod_shrinks = self._group is not None and whole > 0 and not 0 < self._group.memory_limit <= whole
+        if not lower and not pod_shrinks:
             return
         used = {
             one.attributes.id: one.memory.usage_bytes.value for one in await self._context.runtime.container_stats()
         }
-        problems = [
+        problems = []
+        total = sum(used.get(one.seen.id, 0) for one in self._running(pod, seen))
+        if pod_shrinks and total >= whole:
+            problems.append(f"attempting to set pod memory limit ({whole}) below current usage ({total})")
+        problems += [
             f'attempting to set container "{name}" memory limit ({limit}) below current usage ({used[id_]})'
             for id_, (name, limit) in lower.items()
             if used.get(id_, 0) >= limit
         ]
         if problems:
-            raise OSError(f"cannot decrease memory limits: {', '.join(problems)}")
+            text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+            raise OSError(f"cannot decrease memory limits: {text}")
 
     def _tell(self, pod: Obj, reason: str, message: str, *, warning: bool = False) -> None:
         self._context.recorder.event(pod, "Warning" if warning else "Normal", reason, message)
