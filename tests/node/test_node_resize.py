@@ -45,8 +45,9 @@ class Node:
         self.events: list[str] = []
         mib = 1 << 20
 
-        def amounts(_pod: Obj, container: Obj) -> Amounts:
-            return Amounts(1024, 100_000, int(container["resources"]["limits"]["memory"][:-2]) * mib)
+        def amounts(pod: Obj, container: Obj) -> Amounts:
+            limits = (container.get("resources") or pod["spec"]["resources"])["limits"]
+            return Amounts(1024, 100_000, int(limits["memory"][:-2]) * mib)
 
         async def update(id_: str, resources: cri.LinuxContainerResources) -> None:
             if self.refuses:
@@ -117,12 +118,14 @@ async def test_pod_is_resized_as_a_whole(node: Node) -> None:
     assert (node.given, node.events) == ([], [])
     allocated = node.resizer.allocate(whole("128Mi"))
     assert await node.resizer.actuate(allocated, seen) == []
-    assert (node.given, node.events) == ([("pod", 128)], ["ResizeStarted", "ResizeCompleted"])
+    # A container without a limit of its own has that of its pod.
+    assert (node.given, node.events) == ([("pod", 128), ("id-a", 128)], ["ResizeStarted", "ResizeCompleted"])
+    assert await node.resizer.actuate(allocated, seen) == [] and len(node.given) == 2
     assert node.resizer.level(allocated)["allocatedResources"] == {"memory": "128Mi"}
     # The kernel would kill for a limit below what is used.
     node.used = 50
     await node.resizer.actuate(node.resizer.allocate(whole("32Mi")), seen)
-    assert node.given == [("pod", 128)] and "set pod memory limit" in node.resizer.conditions[0].message
+    assert len(node.given) == 2 and "set pod memory limit" in node.resizer.conditions[0].message
 
 
 async def test_resize_without_room_is_deferred_and_pod_keeps_what_it_has(node: Node) -> None:

@@ -119,6 +119,12 @@ def test_unready_containers_are_named_in_conditions() -> None:
     assert conditions(status)["Ready"] == "True"
 
 
+def test_unready_containers_are_named_in_the_order_of_the_spec() -> None:
+    status = told(pod("b", "a"), seen())
+    assert [found["name"] for found in status["containerStatuses"]] == ["a", "b"]
+    assert reason(status, "Ready") == ("ContainersNotReady", "containers with unready status: [b a]")
+
+
 def test_readiness_gate_delays_ready_condition() -> None:
     gated = pod("a", readinessGates=[{"conditionType": "x/y"}])
     status = told(gated, seen(one("a")))

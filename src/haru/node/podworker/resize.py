@@ -55,6 +55,8 @@ class PodResizer:
         """By container: the id of its last start, and the resources that this was given."""
         self._group: Amounts | None = None
         """What the pod's control group was given; None until this agent has looked at it."""
+        self._inherited: Obj | None = None
+        """The limits of the pod as a whole that its containers were given; None until this agent has looked at it."""
         self._pending: ResizeCondition | None = None
         self._in_progress: ResizeCondition | None = None
         self._has_begun = False
@@ -95,7 +97,7 @@ class PodResizer:
 
     async def actuate(self, pod: Obj, seen: SeenPod) -> list[Kill]:
         """Give running containers what the pod was allocated; those to be killed, where a restart has to do it."""
-        due = [one for one in self._running(pod, seen) if not _alike(one.had, _resources(one.container))]
+        due = [one for one in self._running(pod, seen) if self._is_due(pod, one)]
         try:
             if not due:
                 await self._check_usage(pod, seen, ())
@@ -163,8 +165,18 @@ class PodResizer:
             await self._context.runtime.update_container_resources(one.seen.id, message)
             self._actuated[one.seen.name] = one.seen.id, _resources(one.container)
 
+    def _is_due(self, pod: Obj, one: _Due) -> bool:
+        """Whether a container does not have what it was allocated, or was given by the pod's limits."""
+        own = _resources(one.container)
+        if not _alike(one.had, own):
+            return True
+        before, now = self._inherited, _limits(pod["spec"])
+        changed = [] if before is None else [name for name in before.keys() | now if before.get(name) != now.get(name)]
+        return any(name not in (own.get("limits") or {}) for name in changed)
+
     async def _settle(self, pod: Obj) -> None:
         """All containers have what the pod was allocated: so has its group, and the resize is over."""
+        self._inherited = _limits(pod["spec"])
         if self._group is None and get_condition(pod, IN_PROGRESS) is None and self._in_progress is None:
             self._group = pod_amounts(pod)
         await self._apply_group(pod, pod_amounts(pod))
@@ -216,6 +228,11 @@ def _containers(pod: Obj) -> list[Obj]:
 
 def _resources(container: Mapping[str, Any]) -> Obj:
     found: Obj = container.get("resources") or {}
+    return found
+
+
+def _limits(spec: Mapping[str, Any]) -> Obj:
+    found: Obj = (spec.get("resources") or {}).get("limits") or {}
     return found
 
 

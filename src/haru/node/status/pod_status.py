@@ -135,7 +135,10 @@ def _conditions(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], phase: str, 
     sidecars = [status for status in init if is_sidecar(specs[status["name"]])]
     sandbox = seen.sandbox
     networked = sandbox is not None and sandbox.ready and (uses_host_network(pod) or bool(sandbox.ips))
-    unready = [status["name"] for status in (*sidecars, *main) if not status["ready"]]
+    are_ready = {status["name"]: status["ready"] for status in main}
+    unready = [status["name"] for status in sidecars if not status["ready"]]
+    # In the order of the spec, whereas statuses are in that of their names.
+    unready += [one["name"] for one in pod["spec"]["containers"] if not are_ready.get(one["name"], True)]
     containers = _ready_containers(phase, unready)
     return [
         _Condition("PodReadyToStartContainers", networked and phase not in TERMINAL),
