@@ -125,7 +125,10 @@ async def test_pod_is_resized_as_a_whole(node: Node) -> None:
     # The kernel would kill for a limit below what is used.
     node.used = 50
     await node.resizer.actuate(node.resizer.allocate(whole("32Mi")), seen)
-    assert len(node.given) == 2 and "set pod memory limit" in node.resizer.conditions[0].message
+    below = f"memory limit ({32 << 20}) below current usage ({50 << 20})"
+    text = f'[attempting to set pod {below}, attempting to set container "a" {below}]'
+    assert len(node.given) == 2
+    assert node.resizer.conditions[0].message == f"cannot decrease memory limits: {text}"
 
 
 async def test_resize_without_room_is_deferred_and_pod_keeps_what_it_has(node: Node) -> None:

@@ -193,10 +193,12 @@ class PodResizer:
 
     async def _check_usage(self, pod: Obj, seen: SeenPod, due: Sequence[_Due]) -> None:
         """Raise OSError where a memory limit would fall below what is used: the kernel would kill for it."""
+        now, before = {"limits": _limits(pod["spec"])}, {"limits": self._inherited or {}}
         lower = {
             one.seen.id: (one.container["name"], limit)
             for one in due
-            if (limit := _memory_limit(_resources(one.container))) and not 0 < _memory_limit(one.had) <= limit
+            if (limit := _memory_limit(_resources(one.container)) or _memory_limit(now))
+            and not 0 < (_memory_limit(one.had) or _memory_limit(before)) <= limit
         }
         whole = pod_amounts(pod).memory_limit
         pod_shrinks = self._group is not None and whole > 0 and not 0 < self._group.memory_limit <= whole
