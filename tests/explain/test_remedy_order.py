@@ -106,9 +106,9 @@ def plugins() -> Snapshot:
     return cluster(dgx_h100_plugin=1)
 
 
-def tainted(key: str) -> Snapshot:
-    taint = {"key": key, "effect": "NoSchedule"}
-    return changed_nodes(hoppers(), {"dgx-h100-0": {"taints": [taint]}})
+def tainted(*keys: str) -> Snapshot:
+    taints = [{"key": key, "effect": "NoSchedule"} for key in keys]
+    return changed_nodes(hoppers(), {"dgx-h100-0": {"taints": taints}})
 
 
 def cordoned(name: str) -> Snapshot:
@@ -172,6 +172,13 @@ SITUATIONS = [
               confirmed=False, then=["LowerCount"]),
     Situation("a node that cannot be reached", lambda: tainted("node.kubernetes.io/unreachable"),
               [template(), pod("p", "gpu")], "Untaint", "mend what is wrong with dgx-h100-0"),
+    Situation("a node that is not ready, and kept for others", lambda: tainted("node.kubernetes.io/not-ready", "team"),
+              [template(), pod("p", "gpu")], "Untaint",
+              "the taint node.kubernetes.io/not-ready=:NoSchedule goes, and remove the taint team=:NoSchedule"),
+    Situation("a node that is not ready, with a taint that is tolerated",
+              lambda: tainted("node.kubernetes.io/not-ready", "team"),
+              [template(), pod("p", "gpu", tolerations=[{"key": "team", "operator": "Exists"}])], "Untaint",
+              "mend what is wrong with dgx-h100-0, so that the taint node.kubernetes.io/not-ready=:NoSchedule goes"),
     Situation("a node that is tainted for a while", lambda: tainted("maintenance"), [template(), pod("p", "gpu")],
               "Tolerate", "maintenance", then=["Untaint"]),
     Situation("work of the same priority is in the way", hoppers, [*running(220), pod("p", cpu="210")],

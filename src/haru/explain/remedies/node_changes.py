@@ -53,10 +53,13 @@ def _opened(openings: Openings, names: Sequence[str]) -> Iterator[Remedy]:
         taints += [u for t in on_node if hypothesis.repels(t) and (u := _untimed(t)) not in taints]
         kept = [t for t in on_node if not hypothesis.repels(t)]
         removal.append(patch("v1", "Node", name, {"spec": {"taints": kept}}))
-    texts = listed([f"{t['key']}={t.get('value') or ''}:{t['effect']}" for t in taints])
-    if any(_tells_trouble(taint) for taint in taints):
+    texts = _texts(taints)
+    if trouble := [taint for taint in taints if _tells_trouble(taint)]:
         # To tolerate it, or to take it off by hand, leads to pods that do not start.
-        text = f"mend what is wrong with {listed(names)}, so that the taint {texts} goes"
+        text = f"mend what is wrong with {listed(names)}, so that the taint {_texts(trouble)} goes"
+        others = [taint for taint in taints if taint not in trouble]
+        if others and not work.fits(hypothesis.with_nodes(snapshot, _mended, names), options):
+            text += f", and remove the taint {_texts(others)}"
         yield Remedy("Untaint", text, (), 2 * len(names), True, "a controller takes it off by itself")
         return
     lasting = _LASTING if any(_is_lasting(taint) for taint in taints) else 0
@@ -71,6 +74,16 @@ def _opened(openings: Openings, names: Sequence[str]) -> Iterator[Remedy]:
         )
         text = f"tolerate {texts} in the pods"
         yield Remedy("Tolerate", text, changes, 1 + lasting, True, "the work runs where the taint says it should not")
+
+
+def _texts(taints: Sequence[Obj]) -> str:
+    return listed([f"{t['key']}={t.get('value') or ''}:{t['effect']}" for t in taints])
+
+
+def _mended(node: Obj) -> Obj:
+    """The node once what is wrong with it is mended: what somebody else tainted it with stays."""
+    taints = [taint for taint in node["spec"].get("taints") or () if not _tells_trouble(taint)]
+    return {**node, "spec": {**node["spec"], "taints": taints}}
 
 
 def _tells_trouble(taint: Obj) -> bool:
