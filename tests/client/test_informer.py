@@ -1,5 +1,4 @@
 import asyncio
-import contextlib
 import random
 from contextlib import asynccontextmanager
 
@@ -300,32 +299,31 @@ async def test_events_wait_while_an_own_write_of_their_object_is_under_way(clien
     informer = informer_of(client)
     heard = Heard(informer)
 
-    def shown(uid, version, **more):
-        return informer._is_own_write(
-            uid, version, lambda: ("MODIFIED", pod("a", uid=uid, resourceVersion=version, **more))
-        )
+    def shown(version, **more):
+        event = "MODIFIED", pod("a", uid="1", resourceVersion=version, **more)
+        return informer._is_own_write("1", version, lambda: event)
 
     def never():
         raise AssertionError("an event that shows less than is known is not decoded")
 
     async with running(informer):
         informer._hear("ADDED", pod("a", uid="1", resourceVersion="100"))
-        with informer.writing(informer.store["ns/a"]):
-            assert not informer._is_own_write("2", "101", never), "of another object"
-            assert informer._is_own_write("1", "102", never)
-            informer._hear("MODIFIED", pod("a", uid="1", resourceVersion="103"))
-            informer.observe(pod("a", uid="1", resourceVersion="103"))
+        informer.hold_events(informer.store["ns/a"])
+        assert not informer._is_own_write("2", "101", never), "of another object"
+        assert informer._is_own_write("1", "102", never)
+        informer._hear("MODIFIED", pod("a", uid="1", resourceVersion="103"))
+        informer.observe(pod("a", uid="1", resourceVersion="103"))
         assert heard.entries == ["add a", "update a"] and informer.resource_version == "103"
         # Somebody else wrote after us, before our answer came.
-        with informer.writing(informer.store["ns/a"]):
-            assert shown("1", "105", labels={"of": "another"})
-            informer.observe(pod("a", uid="1", resourceVersion="104"))
-            assert "labels" not in informer.store["ns/a"]["metadata"]
+        informer.hold_events(informer.store["ns/a"])
+        assert shown("105", labels={"of": "another"})
+        assert informer.store["ns/a"]["metadata"]["resourceVersion"] == "103"
+        informer.observe(pod("a", uid="1", resourceVersion="104"))
         assert informer.store["ns/a"]["metadata"]["labels"] == {"of": "another"}
         # Our write failed, since somebody else was first.
-        with contextlib.suppress(ConnectionError), informer.writing(informer.store["ns/a"]):
-            assert shown("1", "106")
-            raise ConnectionError
+        informer.hold_events(informer.store["ns/a"])
+        assert shown("106")
+        informer.observe(informer.store["ns/a"])
         assert informer.store["ns/a"]["metadata"]["resourceVersion"] == "106"
         assert heard.entries == ["add a"] + 4 * ["update a"]
         assert not informer._is_own_write("1", "107", never)
@@ -335,11 +333,11 @@ async def test_who_waits_for_a_revision_has_the_events_that_wait_for_an_own_writ
     informer = informer_of(client)
     async with running(informer):
         informer._hear("ADDED", pod("a", uid="1", resourceVersion="100"))
-        with informer.writing(informer.store["ns/a"]):
-            informer._hear("MODIFIED", pod("a", uid="1", resourceVersion="101"))
-            assert informer.store["ns/a"]["metadata"]["resourceVersion"] == "100"
-            await asyncio.wait_for(informer.wait_seen(101), 60)
-            assert informer.store["ns/a"]["metadata"]["resourceVersion"] == "101"
+        informer.hold_events(informer.store["ns/a"])
+        informer._hear("MODIFIED", pod("a", uid="1", resourceVersion="101"))
+        assert informer.store["ns/a"]["metadata"]["resourceVersion"] == "100"
+        await asyncio.wait_for(informer.wait_seen(101), 60)
+        assert informer.store["ns/a"]["metadata"]["resourceVersion"] == "101"
 
 
 @pytest.mark.parametrize("listed", [False, True])
@@ -347,13 +345,15 @@ async def test_event_that_waits_for_an_own_write_does_not_bring_back_what_was_de
     informer = informer_of(client)
     heard = Heard(informer)
     async with running(informer):
-        informer._hear("ADDED", pod("a", uid="1", resourceVersion="5"))
-        with informer.writing(informer.store["ns/a"]):
-            informer._hear("MODIFIED", pod("a", uid="1", resourceVersion="6"))
-            if listed:
-                await informer._list()
-            else:
-                informer._hear("DELETED", pod("a", uid="1", resourceVersion="7"))
+        before = pod("a", uid="1", resourceVersion="5")
+        informer._hear("ADDED", before)
+        informer.hold_events(before)
+        informer._hear("MODIFIED", pod("a", uid="1", resourceVersion="6"))
+        if listed:
+            await informer._list()
+        else:
+            informer._hear("DELETED", pod("a", uid="1", resourceVersion="7"))
+        informer.observe(before)
         assert heard.entries == ["add a", "delete a"]
         assert "ns/a" not in informer.store
 

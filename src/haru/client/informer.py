@@ -17,7 +17,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -130,7 +130,7 @@ class Informer:
             waiting = asyncio.get_running_loop().create_future()
             self._waiting.append(waiting)
             await waiting
-        for held in self._held.values():
+        for held in list(self._held.values()):
             for _, event in held:
                 self._apply(event()[1])
             held.clear()
@@ -182,14 +182,20 @@ class Informer:
 
     def observe(self, obj: Obj) -> None:
         """Take in the answer of an own write, unless the watch has already brought that far or further."""
+        held = self._held.pop(obj["metadata"].get("uid", ""), ()) if self._held else ()
         if not self._synced.is_set():
             return
         self.announce(obj)
-        known, revision = self._store.get(object_key(obj)), _revision(obj)
+        key, revision = object_key(obj), _revision(obj)
+        known = self._store.get(key)
         # The watch may have passed a write that was announced, and that its event therefore did not show.
         same = known is not None and known["metadata"].get("uid") == obj["metadata"].get("uid")
         if same or revision > self._seen:
             self._apply(obj)
+        for version, event in held:
+            known = self._store.get(key)
+            if known is None or int(version) > _revision(known):
+                self._apply(event()[1])
 
     def announce(self, obj: Obj) -> None:
         """Have the watch pass over an own write: it, or one that follows it at once, is about to be observed."""
@@ -198,23 +204,12 @@ class Informer:
             if len(self._own_writes) > _MOST_OWN_WRITES:  # not all of them are shown as what they are here
                 self._own_writes = {write: own for write, own in self._own_writes.items() if own > self._seen}
 
-    @contextmanager
-    def writing(self, obj: Obj) -> Iterator[None]:
-        """Have events of an object wait until its own write has been observed: nearly all show what the answer does.
+    def hold_events(self, obj: Obj) -> None:
+        """Have events of an object wait until an own write of it is observed: nearly all show what its answer does.
 
-        Where several writes of an object are under way the first one to end takes in what has come.
+        Where it fails, the object as it was is to be observed.
         """
-        uid, key = obj["metadata"].get("uid", ""), object_key(obj)
-        held = self._held.setdefault(uid, [])
-        try:
-            yield
-        finally:
-            self._held.pop(uid, None)
-            known = self._store.get(key)
-            for version, event in held:
-                if known is None or int(version) > _revision(known):
-                    self._apply(event()[1])
-            held.clear()
+        self._held.setdefault(obj["metadata"].get("uid", ""), [])
 
     def observe_deleted(self, obj: Obj, answer: Obj | None = None) -> None:
         """Take in the answer of an own DELETE: the object that still stands, or its removal."""

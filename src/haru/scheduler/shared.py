@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,10 +61,11 @@ class WatchedObjects:
         if informer is not None:
             informer.announce(obj)
 
-    def writing(self, kind: Kind, obj: Obj) -> AbstractContextManager[None]:
-        """Have events of an object wait until its own write has been observed."""
+    def hold_events(self, kind: Kind, obj: Obj) -> None:
+        """Have events of an object wait until `observe` is called with the answer to a write, or with the object."""
         informer = self.informers.get(kind.kind)
-        return informer.writing(obj) if informer is not None else nullcontext()
+        if informer is not None:
+            informer.hold_events(obj)
 
     def observe_deleted(self, kind: Kind, obj: Obj) -> None:
         """Remove an object that was deleted."""

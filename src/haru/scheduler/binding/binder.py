@@ -155,12 +155,9 @@ class Binder:
         if claim is None:
             claim = await self._read_claim(write)
             self._objects.observe(CLAIMS, claim)
-        with self._objects.writing(CLAIMS, claim):
-            await self._reserve_claim(write, claim)
-
-    async def _reserve_claim(self, write: ClaimWrite, claim: Obj) -> None:
         allocated_at = self._times.allocation_time()
         wanted = reserved_claim(claim, write, allocated_at)
+        self._objects.hold_events(CLAIMS, claim)
         try:
             if wanted["metadata"].get("finalizers") != claim["metadata"].get("finalizers"):
                 claim = strip_managed_fields(
