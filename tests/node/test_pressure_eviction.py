@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import virtual_time
 from haru.cli.main import UsageError
 from haru.cli.node_eviction_flags import add_eviction_arguments, eviction_options, image_gc_options
 from haru.node.agent.options import EvictionOptions, ImageGcOptions
@@ -55,9 +56,10 @@ class World:
     def __init__(self, options: EvictionOptions, *pods: Obj, signal: str = "memory.available", disk: bool = False):
         self.workers = [Worker(one) for one in pods]
         self.events: list[tuple[str, str]] = []
+        self.removed = 0
         self.reclaimed, self.changes, self.time, self.available = 0, 0, 100.0, [0]
         self.signal, self.disk = signal, disk
-        machine = Machine(self.observe, self.usages, self.reclaim)
+        machine = Machine(self.observe, self.usages, self.reclaim, self.remove_evicted)
         parts: Any = (options, machine, SimpleNamespace(event=self._event), self._tell, lambda: self.workers)
         self.eviction = PressureEviction(*parts, changed=self._changed, now=lambda: self.time)
 
@@ -68,6 +70,9 @@ class World:
     async def usages(self, pods: Sequence[Obj]) -> Usages:
         one = PodUsage(GIB, containers={"main": ContainerUsage(GIB, Disk(GIB), Disk())})
         return {pod["metadata"]["uid"]: one for pod in pods}
+
+    async def remove_evicted(self) -> None:
+        self.removed += 1
 
     async def reclaim(self) -> None:
         self.reclaimed += 1
@@ -138,6 +143,21 @@ def test_what_nobody_uses_goes_before_pods_if_it_is_on_the_full_disk(signal: str
 def test_pods_go_when_unused_images_were_not_enough() -> None:
     world = World(hard("nodefs.available"), pod("p"), signal="nodefs.available")
     assert (world.look(), world.reclaimed) == ("p", 1)
+
+
+@pytest.mark.parametrize(("signal", "seconds"), [("nodefs.available", 10.0), ("memory.available", 0.0)])
+def test_nobody_else_goes_before_the_disk_of_an_evicted_pod_is_free(signal: str, seconds: float) -> None:
+    world = World(hard(signal), pod("p"), pod("q"), signal=signal)
+
+    async def body() -> float:
+        evicted = await world.eviction.look()
+        assert evicted is not None
+        began = asyncio.get_running_loop().time()
+        await world.eviction.make_sure(evicted)
+        return asyncio.get_running_loop().time() - began
+
+    assert round(virtual_time.run(body())) == seconds
+    assert world.removed == 1
 
 
 def test_status_of_evicted_pod_has_the_condition_once_nothing_runs() -> None:

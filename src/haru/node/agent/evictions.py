@@ -6,13 +6,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from haru.client.events import EventType
 from haru.exposition import head
 from haru.kube.meta import Obj
 from haru.node.agent.context import Context
 from haru.node.eviction.image_gc import ImageCollector
-from haru.node.eviction.pressure_eviction import Machine, PressureEviction
+from haru.node.eviction.pressure_eviction import EVICTED, Machine, PressureEviction
 from haru.node.eviction.ranking import Usages
 from haru.node.eviction.signals import observe, pod_usage
 from haru.node.eviction.storage_eviction import StorageEviction, StoragePaths
@@ -43,7 +44,8 @@ class Evictions:
         """Make what looks at images, and at pressure."""
         context, options = self.context, self.context.options
         self.images = ImageCollector(context.runtime, options.image_gc, self._pods, self.tell)
-        machine = Machine(lambda: observe(context.runtime, context.host_paths()), self._usages, self._reclaim)
+        look = partial(observe, context.runtime)
+        machine = Machine(lambda: look(context.host_paths()), self._usages, self._reclaim, self._remove_evicted)
         self.pressure = PressureEviction(
             context.eviction, machine, context.recorder, self.tell, self.workers, self.changed, self.counts
         )
@@ -82,12 +84,22 @@ class Evictions:
 
     async def _reclaim(self) -> None:
         """Remove the containers of pods that have ended, then images. Raises `CriError`, `ImageGcError`."""
+        await self._remove_containers(lambda status: status.get("phase") in TERMINAL)
+        await self.images.remove_unused()
+
+    async def _remove_evicted(self) -> None:
+        """Remove the containers of evicted pods. Raises `CriError`."""
+        await self._remove_containers(
+            lambda status: status.get("phase") in TERMINAL and status.get("reason") == EVICTED
+        )
+
+    async def _remove_containers(self, of: Callable[[Obj], bool]) -> None:
+        """Remove what has ended of pods, by their status. Raises `CriError`."""
         runtime = self.context.runtime
-        phases = {pod["metadata"]["uid"]: (pod.get("status") or {}).get("phase") for pod in self._pods()}
+        ended = {pod["metadata"]["uid"] for pod in self._pods() if of(pod.get("status") or {})}
         for container in await runtime.containers():
-            if container.state == EXITED and phases.get(container.labels.get(POD_UID, "")) in TERMINAL:
+            if container.state == EXITED and container.labels.get(POD_UID, "") in ended:
                 await runtime.remove_container(container.id)
         for sandbox in await runtime.sandboxes():
-            if sandbox.state != cri.SANDBOX_READY and phases.get(sandbox.labels.get(POD_UID, "")) in TERMINAL:
+            if sandbox.state != cri.SANDBOX_READY and sandbox.labels.get(POD_UID, "") in ended:
                 await runtime.remove_sandbox(sandbox.id)
-        await self.images.remove_unused()

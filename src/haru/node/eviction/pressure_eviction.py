@@ -31,6 +31,7 @@ _SECONDS: Final = 10.0
 _GONE_SECONDS: Final = 30.0
 """How long a pod that was evicted is waited for."""
 _LOOK_SECONDS: Final = 1.0
+_ON_DISK: Final = ("ephemeral-storage", "inodes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class Machine:
     usages: Callable[[Sequence[Obj]], Awaitable[Usages]]
     reclaim: Callable[[], Awaitable[None]]
     """Remove what nobody uses on the disk of images and writable layers."""
+    remove_evicted: Callable[[], Awaitable[None]]
+    """Remove the containers of evicted pods."""
 
 
 @dataclass(slots=True)
@@ -72,7 +75,7 @@ class PressureEviction:
             if evicted is None:
                 await asyncio.sleep(_SECONDS)
             else:
-                await self._wait_for(evicted)
+                await self.make_sure(evicted)
 
     async def look(self) -> PodWorker | None:
         """Measure, and make room if need be; the pod that was evicted. Raises `CriError`."""
@@ -94,8 +97,7 @@ class PressureEviction:
 
     async def _is_enough_reclaimed(self, threshold: Threshold, image_disk: bool) -> bool:
         """Remove what nobody uses, if it is on the disk that is full; whether no pod has to go."""
-        on_disk = threshold.resource in ("ephemeral-storage", "inodes")
-        if not on_disk or (image_disk and threshold.signal.startswith("nodefs")):
+        if threshold.resource not in _ON_DISK or (image_disk and threshold.signal.startswith("nodefs")):
             return False
         try:
             await self.machine.reclaim()
@@ -128,7 +130,15 @@ class PressureEviction:
         own, most = float(pod["spec"].get("terminationGracePeriodSeconds") or 30), self.options.max_pod_grace_seconds
         return max(1.0, own if most < 0 else min(own, most))
 
-    async def _wait_for(self, worker: PodWorker) -> None:
+    async def make_sure(self, worker: PodWorker) -> None:
+        """Wait until what an evicted pod held is free, as far as it can be seen: nobody else goes for it."""
         end = self.now() + _GONE_SECONDS
         while not worker.is_cleaned and self.now() < end:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_SECONDS)
+        try:
+            await self.machine.remove_evicted()
+        except (CriError, OSError) as error:
+            _log.warning("the containers of evicted pods were not removed: %s", error)
+        if self.pressure.due and self.pressure.due[0].resource in _ON_DISK:
+            # Runtimes free the disk some time after a container is removed.
+            await asyncio.sleep(_SECONDS)
