@@ -113,6 +113,11 @@ def test_invalid_arguments_exit_with_2(
     assert error.count("\n") == 1
 
 
+def test_empty_list_has_nothing_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", write(tmp_path, "none.yaml", "{apiVersion: v1, kind: List, items: []}")]) == 0
+    assert capsys.readouterr().out == "0 objects: 0 errors, 0 warnings\n"
+
+
 def test_standard_input_and_directories_are_linted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the report; 1 when there are errors in what is (left) there."""
+    from haru.kube.yaml import load_all
     from haru.lint import fix_texts, lint_texts, to_json, to_text
 
     names = [*options.files, *options.filename]
@@ -49,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         _write(texts, mended)
     else:
         report = lint_texts(texts)
-    if not report.objects and not report.findings:
+    if not report.objects and not report.findings and not any(any(load_all(text)) for text in texts.values()):
         # Mostly a template or a program before the pipe that failed: a check of nothing must not pass.
         raise UsageError(f"there is no object in {', '.join('standard input' if n == '-' else n for n in names)}")
     if options.output == "json":
