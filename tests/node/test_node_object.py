@@ -290,3 +290,12 @@ def test_node_says_that_it_has_no_storage_drivers_and_which_features_it_has(monk
     node.registration.short_of = lambda: ("DiskPressure",)
     conditions = virtual_time.run(node.report())["conditions"]
     assert {one["type"] for one in conditions if one["status"] == "True"} == {"DiskPressure", "Ready"}
+
+
+@pytest.mark.parametrize(("old", "reasons"), [(False, ["Starting"]), (True, ["Starting", "CgroupV1"])])
+def test_machine_with_old_control_groups_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, old: bool, reasons: list[str]
+) -> None:
+    node = Reported(monkeypatch)
+    node.registration.tell_start(old_groups=old)
+    assert node.reasons() == reasons

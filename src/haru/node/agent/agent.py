@@ -158,7 +158,7 @@ class Agent:
     async def _work(self, context: Context, pods: Informer, registration: Registration) -> None:
         async with asyncio.TaskGroup() as group:
             self._group = group
-            registration.tell_start()
+            registration.tell_start(old_groups=context.cgroups.hierarchies.mode != "unified")
             workers = lambda: [worker for worker, _ in self._workers.values()]  # noqa: E731
             evictions = Evictions(context, workers, registration.tell, registration.report_soon)
             self.evictions, registration.short_of = evictions, self._short_of

@@ -40,6 +40,11 @@ CSI_NODES = known_kind("storage.k8s.io/v1", "CSINode")
 LEASES = known_kind("coordination.k8s.io/v1", "Lease")
 NAMESPACES = known_kind("v1", "Namespace")
 LEASE_NAMESPACE = "kube-node-lease"
+_OLD_GROUPS = (
+    "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. "
+    "Please migrate to cgroup v2. More information at "
+    "https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1"
+)
 _FIXED_LABELS = ("kubernetes.io/arch", "kubernetes.io/os")
 _ANSWER_SECONDS = 20.0
 """How long the runtime may take: with the pause between two reports, kubelets' 30 s until it is down."""
@@ -71,9 +76,11 @@ class Registration:
         """Report now: something has happened to the machine."""
         self._look.set()
 
-    def tell_start(self) -> None:
-        """Tell that the agent has started."""
+    def tell_start(self, *, old_groups: bool = False) -> None:
+        """Tell that the agent has started; `old_groups`: on a machine with control groups of version 1."""
         self.tell("Normal", "Starting", "Starting kubelet.")
+        if old_groups:
+            self.tell("Warning", "CgroupV1", _OLD_GROUPS)
 
     async def register(self) -> Obj:
         """Make the node, or take over the one of this name. Raises StatusError, OSError."""
