@@ -12,6 +12,7 @@ from haru.engine import SchedulerCache
 
 Obj = dict[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+GROUP = "scheduling.k8s.io/v1alpha2"
 DRIVER, CSI = "gpu.example.com", "csi.example.com"
 NODES, PODS, CLAIMS = ("n0", "n1", "n2"), ("a0", "a1", "a2", "a3"), ("c0", "c1")
 IN_Z0 = [{"matchLabelExpressions": [{"key": ZONE, "values": ["z0"]}]}]
@@ -64,14 +65,16 @@ class ChangingCluster:
             made.append(obj("PersistentVolumeClaim", claim, spec=bound))
             csi = {"csi": {"driver": CSI, "volumeHandle": volume}}
             made.append(obj("PersistentVolume", volume, namespaced=False, spec=csi))
+        policy = {"gang": {"minCount": self.random.choice((2, 3))}}
+        made.append(obj("PodGroup", "theirs", GROUP, spec={"schedulingPolicy": policy}, metadata={"owned": True}))
         made.append(obj("DeviceClass", "gpu", "resource.k8s.io/v1", False, spec={}))
         return made
 
     def change(self) -> tuple[str, Obj | None, Obj | None]:
         """Makes one change and tells kind, old and new."""
         makers = (
-            self.node, self.node, self.pod, self.pod, self.pod, self.volume, self.device, self.promised_claim,
-            self.other, self.remove,
+            self.node, self.node, self.pod, self.pod, self.pod, self.member, self.volume, self.device,
+            self.promised_claim, self.other, self.remove,
         )  # fmt: skip
         while True:
             made = self.random.choice(makers)()
@@ -210,6 +213,20 @@ class ChangingCluster:
         else:
             spec["nodeName"] = self.random.choice(NODES)
         return new
+
+    def member(self) -> tuple[str, Obj | None, Obj | None]:
+        """One of a gang of somebody else comes or goes: one is on a node, one promised another, one has no place."""
+        name = self.random.choice(("m0", "m1", "m2"))
+        old = self.objects.get(("Pod", name))
+        if old is not None:
+            return "Pod", old, None
+        spec = {**self.parts.containers(self.random.randrange(4)), "schedulingGroup": {"podGroupName": "theirs"}}
+        status = {"phase": "Pending"}
+        if name == "m0":
+            spec["nodeName"] = self.random.choice(NODES)
+        elif name == "m1":
+            status["nominatedNodeName"] = self.random.choice(NODES)
+        return self.put(obj("Pod", name, spec=spec, status=status))
 
     def promised_claim(self) -> tuple[str, Obj | None, Obj | None]:
         """The claim of a pod that may be promised a node: there or not, and allocated for it or not yet."""

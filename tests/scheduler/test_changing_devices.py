@@ -108,7 +108,7 @@ class History:
         """A unit that was refused and fits now was woken by one of the changes since."""
         refused = self._rejected.get(unit.name)
         if refused is not None:
-            helped = frozenset[str]().union(*(helped_by(*change) for change in self._since))
+            helped = frozenset[str]().union(*(helped_by(self.world.cluster, *change) for change in self._since))
             if not helped or (refused and not helped & refused):
                 self.happened["left alone"] += 1
                 assert decision.status != "scheduled", f"step {step}, {unit.name}: {self._since}, by {sorted(refused)}"

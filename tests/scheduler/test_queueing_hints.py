@@ -7,16 +7,15 @@ from random import Random
 from typing import Any
 
 import pytest
-from changing_cluster import ZONE, ChangingCluster, obj
+from changing_cluster import GROUP, ZONE, ChangingCluster, obj
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from haru.engine import Decision, Options, Profile, decide
+from haru.engine import Decision, Options, Profile, SchedulerCache, decide
 from haru.engine.framework import DEFAULT_PROFILE, DefaultSpread
 from haru.scheduler.queue import queueing_hints
 
 Obj = dict[str, Any]
-GROUP = "scheduling.k8s.io/v1alpha2"
 HARD_DEFAULT = Profile(
     spread=DefaultSpread(({"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"},), system=False)
 )
@@ -26,11 +25,14 @@ SLOW = [HealthCheck.too_slow]
 def waiting(world: ChangingCluster, size: int) -> tuple[list[Obj], Obj | None]:
     """A pod, or a gang of which everybody is needed."""
     pods: list[Obj] = []
-    alike, with_claims = world.chance(2), world.chance(2)
+    alike, with_claims, is_important = world.chance(2), world.chance(2), world.chance(2)
     names = ["gpu"]
     for number in range(size):
         # A single pod often asks for one thing only, so that this one thing is what it waits for.
         spec = world.plain_spec() if size == 1 and world.chance(2) else world.spec(gang=size > 1)
+        if is_important:
+            # Than most others, of which it would evict none.
+            spec |= {"priority": 7, "preemptionPolicy": "Never"}
         labels = {"app": world.app()}
         if size > 1:
             if alike and pods:
@@ -62,9 +64,9 @@ def rejected_by(decision: Decision, pods: list[Obj], profile: Profile) -> frozen
     return queueing_hints.rejecting(plugins, pods)
 
 
-def helped_by(kind: str, old: Obj | None, new: Obj | None) -> frozenset[str]:
+def helped_by(cluster: SchedulerCache, kind: str, old: Obj | None, new: Obj | None) -> frozenset[str]:
     if kind == "Pod":
-        return queueing_hints.pod_change(old, new)
+        return queueing_hints.pod_change(old, new, cluster.now)
     if kind == "ResourceClaim":
         return queueing_hints.claim_change(old, new)
     return queueing_hints.other_change(kind, old, new)
@@ -87,7 +89,7 @@ def follow(random: Random, size: int, profile: Profile, steps: int) -> Counter[s
             return happened
         change = world.change()
         now = attempt()
-        helped = helped_by(*change)
+        helped = helped_by(world.cluster, *change)
         # What nobody rejected (there was no node) is woken by everything that may help anybody, as the queue does.
         if helped and (not rejected or helped & rejected):
             happened["woken"] += 1
@@ -128,11 +130,43 @@ def test_generated_changes_cover_all_kinds() -> None:
 
 def test_end_of_a_pod_wakes_nobody_who_waits_for_devices_before_its_claim_is_free() -> None:
     """An attempt in between would be in vain, and its backoff would let others take the devices first."""
+    now = SchedulerCache().now
     claims = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}
     bound = obj("Pod", "p", spec={"nodeName": "a", **claims}, status={"phase": "Running"})
-    assert "DynamicResources" not in queueing_hints.pod_change(bound, None)
-    assert "NodeResourcesFit" in queueing_hints.pod_change(bound, None)
+    assert "DynamicResources" not in queueing_hints.pod_change(bound, None, now)
+    assert "NodeResourcesFit" in queueing_hints.pod_change(bound, None, now)
     used = obj("ResourceClaim", "gpu", spec={}, status={"allocation": {}, "reservedFor": [{"uid": "p"}]})
     assert "DynamicResources" in queueing_hints.claim_change(used, {**used, "status": {}})
     promised = obj("Pod", "p", spec=claims, status={"phase": "Pending", "nominatedNodeName": "a"})
-    assert "DynamicResources" in queueing_hints.pod_change(promised, None)
+    assert "DynamicResources" in queueing_hints.pod_change(promised, None, now)
+
+
+@pytest.mark.parametrize(
+    ("gone", "minimum", "promised", "helps"),
+    [
+        ("idle", 3, True, True),
+        ("idle", 3, False, False),  # nobody has a place that could be lost
+        ("idle", 2, True, False),  # two members are left to make it whole
+        ("idle", 4, True, False),  # it had too few before
+        ("bound", 2, True, True),
+    ],
+)
+def test_end_of_a_member_wakes_who_waits_for_what_its_gang_was_promised(
+    gone: str, minimum: int, promised: bool, helps: bool
+) -> None:
+    """Devices included, which the end of a bound pod alone does not free: a promise has them without a claim."""
+    cluster = SchedulerCache()
+    cluster.apply(obj("Node", "a", namespaced=False, spec={}, status={}))
+    policy = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
+    cluster.apply(obj("PodGroup", "g", GROUP, spec=policy))
+    member = {"schedulingGroup": {"podGroupName": "g"}}
+    waiting = {"phase": "Pending", **({"nominatedNodeName": "a"} if promised else {})}
+    pods = {
+        "bound": obj("Pod", "bound", spec={**member, "nodeName": "a"}, status={"phase": "Running"}),
+        "promised": obj("Pod", "promised", spec=member, status=waiting),
+        "idle": obj("Pod", "idle", spec=member, status={"phase": "Pending"}),
+    }
+    for one in pods.values():
+        cluster.apply(one)
+    cluster.remove(pods[gone])
+    assert ("DynamicResources" in queueing_hints.pod_change(pods[gone], None, cluster.now)) is helps

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from preemption_objects import PRIORITIES
 from scheduler_bench import CLAIMS, CLASSES, NODES, NS, PODS, Bench, play
 
 from haru.kube.kinds import known_kind
@@ -114,6 +115,26 @@ def test_end_of_nomination_wakes_pod() -> None:
         await asyncio.sleep(31)
         assert not await bench.node_of("p")
         await bench.delete("other")
+        await bench.eventually_bound("p", seconds=1.0)
+
+    play(scenario)
+
+
+def test_end_of_a_member_that_a_gang_needs_wakes_who_is_more_important() -> None:
+    """Of three members one runs, and one is promised a place: as long as there are three it is kept from everybody."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.create(PRIORITIES, {"metadata": {"name": "high"}, "value": 9, "preemptionPolicy": "Never"})
+        await bench.node(cpu=3)
+        await bench.gang("w", 3)
+        await bench.pod("runs", group="w", nodeName="n1")
+        for name in ("promised", "third"):
+            await bench.pod(name, group="w", schedulerName="somebody")
+        await bench.api.patch(PODS, "promised", {"status": {"nominatedNodeName": "n1"}}, NS, "merge", "status")
+        await bench.pod("p", cpu="2", priorityClassName="high")
+        await asyncio.sleep(31)
+        assert not await bench.node_of("p")
+        await bench.delete("third")
         await bench.eventually_bound("p", seconds=1.0)
 
     play(scenario)

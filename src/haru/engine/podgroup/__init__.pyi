@@ -9,6 +9,7 @@ from .podgroup_info import PodGroupInfo as PodGroupInfo
 from .podgroup_info import as_needed as as_needed
 from .podgroup_info import count_succeeded as count_succeeded
 from .podgroup_info import has_quorum as has_quorum
+from .podgroup_info import keeps_places as keeps_places
 from .podgroup_info import members_needed as members_needed
 from .podgroup_info import min_count as min_count
 from .podgroup_info import required_members as required_members

@@ -36,6 +36,12 @@ def lacks_members(snapshot: ClusterView, key: GroupKey, group: Obj | None) -> bo
     return minimum is not None and snapshot.group_state(key).count < minimum
 
 
+def keeps_places(group: Obj | None, members: int, placed: int) -> bool:
+    """Tell whether a gang is half placed, and has the members to be whole."""
+    minimum = min_count(group)
+    return minimum is not None and 0 < placed < minimum <= members
+
+
 def has_quorum(snapshot: Snapshot, key: GroupKey, group: Obj | None, *, gang_scheduling: bool = True) -> bool:
     """Tell whether as many members as the group needs have places."""
     return snapshot.group_state(key).scheduled_count >= required_members(group, gang_scheduling=gang_scheduling)

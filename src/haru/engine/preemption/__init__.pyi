@@ -4,8 +4,10 @@ from .feasibility_oracle import Preemptor as Preemptor
 from .feasibility_oracle import node_sets as node_sets
 from .nominated_placements import blocking_reservation as blocking_reservation
 from .nominated_placements import displaced as displaced
+from .nominated_placements import has_promised_places as has_promised_places
 from .nominated_placements import is_half_placed as is_half_placed
 from .nominated_placements import keeps_nomination as keeps_nomination
+from .nominated_placements import keeps_places_from_all as keeps_places_from_all
 from .nominated_placements import nominated_placements as nominated_placements
 from .nominated_placements import with_nominated_pods as with_nominated_pods
 from .podgroup_preemption import Search as Search

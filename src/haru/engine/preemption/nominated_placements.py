@@ -15,16 +15,17 @@ from dataclasses import dataclass, replace
 
 from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.plugins.dynamicresources.pod_claims import resolve_claims
-from haru.engine.podgroup.podgroup_info import has_quorum, lacks_members
+from haru.engine.podgroup.podgroup_info import has_quorum, keeps_places
 from haru.engine.preemption.dry_run import claim_users, keep_group_reservations, without_orphans, without_pods
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import Patched
 from haru.engine.state.deadlines import latest_end
-from haru.engine.state.decision import ClaimAllocation, Decision, PodKey, Reason
+from haru.engine.state.decision import ClaimAllocation, Decision, GroupKey, PodKey, Reason
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pending_reservations import evicted_pods
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.reserved_for import POD_GROUPS, allocation_of
+from haru.engine.state.snapshot import ClusterView
 from haru.kube.meta import Obj
 
 
@@ -42,7 +43,7 @@ class NominatedPlacement:
     claimed: tuple[Obj, ...] | None = None
 
 
-def nominated_placements(snapshot: Snapshot) -> Iterator[NominatedPlacement]:
+def nominated_placements(snapshot: ClusterView) -> Iterator[NominatedPlacement]:
     """Yield all nominations that are still valid, by pod path."""
     for path in sorted({*snapshot.pod_index.nominations, *snapshot.pod_index.nominated}):
         pod, nomination = snapshot.pods.get(path), snapshot.pod_index.nominations.get(path)
@@ -200,7 +201,7 @@ def _reserved_placements(snapshot: Snapshot, reservation: BackfillReservation) -
             yield NominatedPlacement(pod, place.node, place.priority, place.allocations, place.claimed)
 
 
-def _is_pending_for(snapshot: Snapshot, pod: PodInfo, name: str) -> bool:
+def _is_pending_for(snapshot: ClusterView, pod: PodInfo, name: str) -> bool:
     """Tell whether the pod is still pending and its node exists."""
     node = snapshot.nodes.get(name)
     return not (pod.node or pod.terminal or pod.deleting) and node is not None and node.present
@@ -276,12 +277,23 @@ def _is_kept_from(snapshot: Snapshot, other: PodInfo, priority: int, pods: Colle
     """Tell whether a nomination of this priority is kept from these pods."""
     if priority >= max(pod.priority for pod in pods):
         return True
-    if not groups or other.group is None or not is_half_placed(snapshot, other):
-        return False
-    # A gang that lost a member by eviction is halved already: who evicted the member may take the places of others too.
-    # Nor does the place help a gang that has too few members to be whole.
-    lost = other.group.path in snapshot.podgroup_index.evicted
-    return not lost and not lacks_members(snapshot, other.group, snapshot.pod_group(other.group))
+    return groups and other.group is not None and keeps_places_from_all(snapshot, other.group)
+
+
+def keeps_places_from_all(snapshot: ClusterView, key: GroupKey) -> bool:
+    """Tell whether what members of this gang were promised is kept from more important pods too.
+
+    A gang that lost a member by eviction is halved already: who evicted the member may take the places of others too.
+    Nor does a place help a gang that has too few members to be whole.
+    """
+    state = snapshot.group_state(key)
+    half_placed = keeps_places(snapshot.pod_group(key), state.count, state.scheduled_count)
+    return half_placed and key.path not in snapshot.podgroup_index.evicted
+
+
+def has_promised_places(snapshot: ClusterView, key: GroupKey) -> bool:
+    """Tell whether a pending member of this gang is promised a place."""
+    return any(placement.pod.group == key for placement in nominated_placements(snapshot))
 
 
 def _with_placements(snapshot: Snapshot, kept: Iterable[NominatedPlacement]) -> Snapshot:

@@ -73,6 +73,7 @@ class SchedulerCache:
             state.pods,
             self._claims.claims,
             self._others["PodGroup"],
+            PodIndex(state.anti_affinity, state.nominated, state.terminating, state.nominations),
             PodGroupIndex(state.groups, state.evicted_groups),
             self._claims.live_index,
         )

@@ -107,6 +107,10 @@ class ClusterView(Protocol):
         """Claims by what decisions look for."""
 
     @property
+    def pod_index(self) -> PodIndex:
+        """Pods by what decisions look for."""
+
+    @property
     def podgroup_index(self) -> PodGroupIndex:
         """Members of PodGroups."""
 
@@ -132,6 +136,7 @@ class LiveView:
     pods: Mapping[str, PodInfo]
     claims: Mapping[str, Obj]
     pod_groups: Mapping[str, Obj]
+    pod_index: PodIndex
     podgroup_index: PodGroupIndex
     claim_index: ClaimIndex
 

@@ -95,7 +95,7 @@ class EventHandlers:
                 self._sibling_changed(old, new, key)
         elif not self._cluster.is_assumed(pod_key(new)):
             self._pod_waits(old, new, key, path)
-        self.may_help(queueing_hints.pod_change(old, new))
+        self.may_help(queueing_hints.pod_change(old, new, self._cluster.now))
         if is_member and not waits:
             # A group keeps its reservations as long as it exists; the preemptor of its members waits for them.
             for claim in abandoned_claims(self._cluster.now, group_key(pod)):

@@ -15,8 +15,12 @@ from typing import Any
 
 from haru.engine.framework import ClusterEvent
 from haru.engine.plugins import plugins_for
+from haru.engine.podgroup import keeps_places
+from haru.engine.preemption import has_promised_places, keeps_places_from_all
+from haru.engine.state import ClusterView
 from haru.kube.meta import Obj
 from haru.kube.quantity import parse_quantity
+from haru.scheduler.queue.queue_keys import group_key, group_of
 
 NODE_PLUGINS = plugins_for(ClusterEvent.NODE_ADD)
 POD_GONE = plugins_for(ClusterEvent.POD_DELETE)
@@ -141,14 +145,17 @@ def node_events(old: Obj, new: Obj) -> list[ClusterEvent]:
     return events
 
 
-def pod_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
-    """The plugins that a pod's change may satisfy: it left its node or its promised place, came to one, or shrank."""
+def pod_change(old: Obj | None, new: Obj | None, now: ClusterView) -> frozenset[str]:
+    """The plugins that a pod's change may satisfy: it left its node or its promised place, came to one, or shrank.
+
+    `now` is the cluster with the change.
+    """
     before = _room(old)
     if old is None and not _room(new):
         return frozenset()  # a pod that begins to wait
     # The last that is heard of a pod may be its end: then it had its place until now, whatever its phase says.
     living = new if _lives(new) else None
-    helped: set[str] = set()
+    helped = set(PLACE_LOST if _gives_places_up(old, living, now) else ())
     after = _room(living)
     if before and before != after:
         helped |= POD_GONE if _node(old) else PLACE_LOST
@@ -166,6 +173,21 @@ def pod_change(old: Obj | None, new: Obj | None) -> frozenset[str]:
     if old is not None and living["metadata"].get("deletionTimestamp") and not old["metadata"].get("deletionTimestamp"):
         helped |= plugins_for(ClusterEvent.POD_TERMINATING)  # it is not counted any more
     return frozenset(helped)
+
+
+def _gives_places_up(old: Obj | None, living: Obj | None, now: ClusterView) -> bool:
+    """Whether the change ends it that a half-placed gang keeps what its members were promised from everybody."""
+    pod = living or old
+    if pod is None or not group_of(pod):
+        return False
+    lived = old if _lives(old) else None
+    came, placed = bool(living) - bool(lived), bool(_node(living)) - bool(_node(lived))
+    if not (came or placed):
+        return False
+    key = group_key(pod)
+    state, group = now.group_state(key), now.pod_group(key)
+    kept = keeps_places(group, state.count - came, state.scheduled_count - placed)
+    return kept and not keeps_places_from_all(now, key) and has_promised_places(now, key)
 
 
 def _node(pod: Obj | None) -> str:
