@@ -14,7 +14,7 @@ from haru.engine.preemption import pod_preemption
 from haru.engine.preemption.feasibility_oracle import Preemptor
 from haru.engine.preemption.node_candidates import NodeCandidates
 from haru.engine.preemption.node_counter import NodeCounter
-from haru.engine.preemption.podgroup_preemption import Search, Victims
+from haru.engine.preemption.podgroup_preemption import Victims
 from haru.engine.state.cache import SchedulerCache, Snapshot
 from haru.engine.state.decision import Decision
 
@@ -47,12 +47,12 @@ def preempt(cluster: SchedulerCache, cpu: int, priority: int, seed: int) -> Deci
 def best_of_all(
     base: Snapshot,
     preemptor: Preemptor,
-    search: Search,
+    candidates: NodeCandidates,
     refusals: pod_preemption.Refusals,
     texts: dict[str, Sequence[str]],
 ) -> Victims | None:
     """The first hundred candidates compared by their victims."""
-    candidates, all_victims = NodeCandidates(base, preemptor, search), list[Victims]()
+    all_victims = list[Victims]()
     for name in pod_preemption._nodes_with_units(base, preemptor, candidates, refusals, texts):
         candidate = candidates.candidate(name)
         if candidate is None:

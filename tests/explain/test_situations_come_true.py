@@ -59,7 +59,11 @@ NOT_PLAYED = {
         "first remedy: a scheduler that nobody is, and too many devices",
         "a missing volume claim without a default class",
     ),
-    "what is wrong with the node is to be mended there": ("first remedy: a node that cannot be reached",),
+    "what is wrong with the node is to be mended there": (
+        "first remedy: a node that cannot be reached",
+        "first remedy: a node that is not ready, and kept for others",
+        "first remedy: a node that is not ready, with a taint that is tolerated",
+    ),
     OTHER_GATES: (
         "verdict: its scheduler does no gangs",
         "verdict: its scheduler does no gangs, and members are missing",
