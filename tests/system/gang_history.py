@@ -136,6 +136,13 @@ class History:
             members = (self.objects["pods"][member] for member in self._members[group or ""])
             self._doomed.update(_uid(p) for p in members if p["spec"].get("nodeName"))
 
+    def deleted_by_hand(self, group: str) -> None:
+        """A person deletes a member: an eviction's mark may go with it, before the scheduler has begun with others.
+
+        A scheduler that is started again meanwhile has nothing to tell it by.
+        """
+        self._doomed.difference_update(_uid(self.objects["pods"][key]) for key in self._members[group])
+
     def _nodes(self, key: str, old: Obj | None, new: Obj | None, revision: int) -> None:
         return None
 
