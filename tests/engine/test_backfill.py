@@ -206,6 +206,21 @@ def test_nominated_pod_waiting_for_victims_has_unknown_end() -> None:
     assert (waits_for(found), found.until) == ({"first"}, None)
 
 
+def test_nominated_pod_that_head_waits_for_keeps_its_nomination() -> None:
+    """Neither may take the place of the other for ever: the head has itself foreseen that `first` starts before it."""
+    low = running("low", "a", "8", priority=-1)
+    others = [pod(name, cpu="8", priority=5) for name in ("first", "big", "late")]
+    cluster = SchedulerCache.of([node("a"), low, *others])
+    decision = ask(cluster, "first", preempt_for_pods=True)
+    cluster.nominate(nominations_of(decision, 5))
+    assert waits_for(head(cluster, "big")) >= {"first"}
+    assert ask(cluster, "first", preempt_for_pods=True).status == "nominated"
+    assert ask(cluster, "late", preempt_for_pods=True).status == "unschedulable"
+    cluster.remove(low)
+    assert ask(cluster, "first", preempt_for_pods=True).status == "scheduled"
+    assert ask(cluster, "late", preempt_for_pods=True).status == "unschedulable"
+
+
 def test_pod_that_never_fits_or_group_that_runs_gets_no_reservation() -> None:
     assert head(SchedulerCache.of([node("a"), running("x", "a", ends=5), pod("huge", cpu="9")]), "huge") is None
     members = [running("g0", "a", "6", ends=5), pod("g1", cpu="6", group="g")]

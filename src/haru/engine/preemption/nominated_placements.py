@@ -153,10 +153,13 @@ def conflicting_reservation(
 ) -> BackfillReservation | None:
     """Return the reservation if these pods must respect it whatever their run time.
 
-    That holds for preemptors: they start at an unknown time, after evictions.
+    That holds for preemptors: they start at an unknown time, after evictions. Nominated pods whose end the head of the
+    queue waits for go first: would the head's places bind them, each would take those of the other for ever.
     """
     reservation = snapshot.reservation
     if reservation is None or reservation.priority < max(pod.priority for pod in pods):
+        return None
+    if any(_is_own(other, pods, groups) for other in _awaited_pending_pods(snapshot, reservation)):
         return None
     if any(
         (groups and pod.group is not None and (pod.group == reservation.group or is_half_placed(snapshot, pod)))
@@ -165,6 +168,14 @@ def conflicting_reservation(
     ):
         return None
     return reservation
+
+
+def _awaited_pending_pods(snapshot: Snapshot, reservation: BackfillReservation) -> Iterator[PodInfo]:
+    """Yield the pods without a node whose end the head waits for: they were nominated when it got its places."""
+    for key in reservation.waits_for:
+        pod = snapshot.pods.get(key.path)
+        if pod is not None and pod.key == key and not pod.node:
+            yield pod
 
 
 def reserved_now(snapshot: Snapshot, reservation: BackfillReservation) -> Snapshot:
