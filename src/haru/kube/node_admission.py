@@ -16,6 +16,8 @@ from haru.kube.selectors import node_selector_matches
 from haru.kube.strategy import qos_class
 from haru.kube.validation.security import sysctl_with_dots
 
+EVICTED: Final = "Evicted"
+"""The reason of a pod that a node under pressure does not take, or that it ends."""
 _ADMITTED: Final = ("cpu", "memory", "ephemeral-storage")
 _OS: Final = "kubernetes.io/os"
 _CRITICAL_PRIORITY: Final = 2_000_000_000
@@ -93,7 +95,7 @@ def pressure_problem(pod: Obj, short: Sequence[str]) -> tuple[str, str] | None:
     spared = qos_class(dict(spec)) != "BestEffort" or tolerates(spec.get("tolerations"), _MEMORY_TAINT)
     if list(short) == ["MemoryPressure"] and spared:
         return None
-    return "Evicted", f"The node had condition: [{' '.join(short)}]. "
+    return EVICTED, f"The node had condition: [{' '.join(short)}]. "
 
 
 def groups_problem(pod: Obj, node: Obj) -> tuple[str, str] | None:

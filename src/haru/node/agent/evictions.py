@@ -11,9 +11,10 @@ from functools import partial
 from haru.client.events import EventType
 from haru.exposition import head
 from haru.kube.meta import Obj
+from haru.kube.node_admission import EVICTED
 from haru.node.agent.context import Context
 from haru.node.eviction.image_gc import ImageCollector
-from haru.node.eviction.pressure_eviction import EVICTED, Machine, PressureEviction
+from haru.node.eviction.pressure_eviction import Machine, PressureEviction
 from haru.node.eviction.ranking import Usages
 from haru.node.eviction.signals import observe, pod_usage
 from haru.node.eviction.storage_eviction import StorageEviction, StoragePaths

@@ -16,7 +16,7 @@ from typing import Final
 
 from haru.client.events import EventRecorder, EventType
 from haru.kube.meta import Obj
-from haru.kube.node_admission import is_critical
+from haru.kube.node_admission import EVICTED, is_critical
 from haru.node.agent.options import EvictionOptions
 from haru.node.cri.errors import CriError
 from haru.node.eviction.image_gc import ImageGcError
@@ -26,7 +26,6 @@ from haru.node.eviction.thresholds import Pressure, Threshold, met, observed
 from haru.node.podworker.worker import PodWorker
 
 _log = logging.getLogger(__name__)
-EVICTED: Final = "Evicted"
 _SECONDS: Final = 10.0
 _GONE_SECONDS: Final = 30.0
 """How long a pod that was evicted is waited for."""

@@ -17,6 +17,7 @@ from typing import Final
 
 from haru.client.events import EventRecorder
 from haru.kube.meta import Obj
+from haru.kube.node_admission import EVICTED
 from haru.kube.resources import pod_limits
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
@@ -28,7 +29,6 @@ from haru.node.podworker.worker import PodWorker
 from haru.node.volumes.pod_volumes import PodVolumes
 
 _log = logging.getLogger(__name__)
-EVICTED: Final = "Evicted"
 _SECONDS: Final = 10.0
 _SHARE: Final = 0.1
 """Of the time of a core that measuring takes at most."""

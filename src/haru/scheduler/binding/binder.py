@@ -20,7 +20,7 @@ from haru.client.api import ApiClient
 from haru.client.transforms import strip_managed_fields
 from haru.engine.state import MemberDecision, PodKey
 from haru.kube.errors import StatusError
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, name_of, namespace_of
 from haru.scheduler.binding import extended_claim_writes
 from haru.scheduler.binding.claim_updates import (
     BindingError,
@@ -180,14 +180,12 @@ class Binder:
         await failures_of([self._confirm(claim) for claim in claims])
 
     async def _confirm(self, claim: Obj) -> None:
-        attempt, where = 0, (claim["metadata"]["name"], claim["metadata"]["namespace"])
+        attempt, where = 0, (name_of(claim), namespace_of(claim))
         while self._objects.is_inherited(claim):
             try:
                 async with self._slots:
                     if attempt:
-                        claim = await self._client.get(
-                            CLAIMS, claim["metadata"]["name"], claim["metadata"]["namespace"]
-                        )
+                        claim = await self._client.get(CLAIMS, *where)
                     if self._objects.is_inherited(claim):
                         claim = await self._client.update(CLAIMS, confirmed_claim(claim, self._objects.began))
                 self._objects.observe(CLAIMS, claim)
