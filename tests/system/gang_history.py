@@ -136,13 +136,6 @@ class History:
             members = (self.objects["pods"][member] for member in self._members[group or ""])
             self._doomed.update(_uid(p) for p in members if p["spec"].get("nodeName"))
 
-    def deleted_by_hand(self, group: str) -> None:
-        """A person deletes a member: an eviction's mark may go with it, before the scheduler has begun with others.
-
-        A scheduler that is started again meanwhile has nothing to tell it by.
-        """
-        self._doomed.difference_update(_uid(self.objects["pods"][key]) for key in self._members[group])
-
     def _nodes(self, key: str, old: Obj | None, new: Obj | None, revision: int) -> None:
         return None
 
@@ -272,7 +265,12 @@ class History:
 
 
 def _preempted(pod: Obj | None) -> bool:
-    if pod is None or not pod["metadata"].get("deletionTimestamp"):
+    """Whether its scheduler has deleted it, which leaves it time to end: people here delete at once.
+
+    With one whom a person deletes an eviction's mark may go before others have it: a scheduler that is started again
+    then has nothing to tell by that the eviction had begun.
+    """
+    if pod is None or not pod["metadata"].get("deletionGracePeriodSeconds"):
         return False
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(c["type"] == "DisruptionTarget" and c.get("reason") == "PreemptionByScheduler" for c in conditions)

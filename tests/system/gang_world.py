@@ -281,8 +281,6 @@ class World:
         name, group = pod["metadata"]["name"], (pod["spec"].get("schedulingGroup") or {}).get("podGroupName", "")
         self.steps.append(f"delete {name}")
         await _maybe(self.admin.delete(PODS, name, NS, grace_period_seconds=0))
-        if group:
-            self.history.deleted_by_hand(f"{NS}/{group}")
         if group and self.rng.random() < 0.8:
             await asyncio.sleep(self.rng.choice((0, 0.001, 0.05)))
             claims = list(pod["spec"].get("resourceClaims") or ())

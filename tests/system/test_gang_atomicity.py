@@ -7,10 +7,12 @@ that the store went through is checked (see gang_history). A failure prints its 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 
 import pytest
-from gang_world import World
+from gang_history import History
+from gang_world import World, device_use
 
 import virtual_time
 from nights import tonight
@@ -51,6 +53,27 @@ def test_scheduler_that_cannot_learn_what_its_server_serves_is_started_again() -
             await world.stop()
 
     virtual_time.run(play())
+
+
+@pytest.mark.parametrize(("grace", "doomed"), [(30, ["default/b"]), (0, [])])
+def test_group_goes_whole_once_its_scheduler_has_deleted_a_member_and_not_with_one_deleted_by_hand(
+    grace: int, doomed: list[str]
+) -> None:
+    history = History(device_use)
+    marked = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
+    group = {"metadata": {"name": "g", "uid": "g"}, "spec": {"disruptionMode": "PodGroup"}}
+    spec = {"schedulingGroup": {"podGroupName": "g"}, "nodeName": "n"}
+    pods = {n: {"metadata": {"name": n, "namespace": "default", "uid": n}, "spec": spec} for n in "ab"}
+    first = pods["a"] | {"status": {"conditions": marked}}
+    deleting = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace}
+    last = first | {"metadata": pods["a"]["metadata"] | deleting}
+    stories = [("podgroups", "g", group), *(("pods", n, pod) for n, pod in pods.items())]
+    stories += [("pods", "a", first), ("pods", "a", last), ("pods", "a", None)]
+    for revision, (bucket, name, obj) in enumerate(stories):
+        value = json.dumps(obj).encode() if obj else None
+        history.apply(bucket, f"{bucket}/default/{name}", value, revision)
+    found = [text for text in history.at_rest() if "as a whole" in text]
+    assert found == [f"pods/{path} runs although its group was evicted as a whole" for path in doomed]
 
 
 @pytest.mark.nightly
