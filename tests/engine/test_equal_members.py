@@ -105,11 +105,13 @@ def gangs(draw: st.DrawFn) -> tuple[list[Obj], list[list[Obj]]]:
     kinds = [(1, "1"), (draw(st.integers(0, 2)), draw(st.sampled_from(["1", "3"])))]
     odd = st.sampled_from([*["none"] * 4 * len(ODDITIES), *ODDITIES])
     members = []
-    rules, indexed = RULES[draw(st.sampled_from(sorted(RULES)))], draw(st.booleans())
+    rules, indexed, by_name = RULES[draw(st.sampled_from(sorted(RULES)))], draw(st.booleans()), draw(st.booleans())
     for number, kind in enumerate(draw(st.lists(st.sampled_from([0, 0, 0, 1]), min_size=2, max_size=8))):
         made = equal_member(f"m{number}", *kinds[kind])
         if indexed:
             ODDITIES["an index"](made)
+        if by_name:
+            named(made)
         ODDITIES[draw(odd)](made)
         members.append(made)
     return [device_class(), *nodes, *slices, *rules], members
@@ -143,7 +145,8 @@ def test_runs_are_the_members_in_their_order(situation: tuple[list[Obj], list[li
     assert [one for run in runs for one in run.pods] == pods
     for run in runs:
         owners = [one.obj["metadata"].get("ownerReferences") for one in run.pods]
-        alike = [(one.shape, one.images, one.claims, owner) for one, owner in zip(run.pods, owners, strict=True)]
+        claims = [[(c.name, c.template_name, bool(c.claim_name)) for c in one.claims] for one in run.pods]
+        alike = [(p.shape, p.images, asked, owner) for p, asked, owner in zip(run.pods, claims, owners, strict=True)]
         assert alike == alike[:1] * len(alike)
         kept = [{k: v for k, v in one.labels.items() if k not in run.varying} for one in run.pods]
         assert kept == kept[:1] * len(kept)
@@ -264,6 +267,40 @@ def test_entries_that_name_one_claim_are_no_equal_demand() -> None:
     statuses = run.pods[1].obj["status"]["resourceClaimStatuses"]
     statuses[1]["resourceClaimName"] = statuses[0]["resourceClaimName"]
     assert EqualMembers(run.pods).demands(Overlay(snapshot), None, options()) is None
+
+
+def members_by_name(count: int, shared: str = "") -> tuple[Snapshot, EqualMembers]:
+    """Equal pods that name a claim of their own each, or the second of them another one."""
+    members = [[pod(f"m{number}", claims=["gpu"]), claim(f"own-{number}")] for number in range(count)]
+    for number, (made, own) in enumerate(members):
+        made["metadata"]["labels"] = {}
+        name = shared if shared and number == 1 else own["metadata"]["name"]
+        made["spec"]["resourceClaims"][0]["resourceClaimName"] = name
+    cluster, pods = cluster_with([device_class(), node("n0"), resource_slice("n0", 8)], members)
+    (run,) = EqualMembers.of(cluster.snapshot(), pods)
+    return cluster.snapshot(), run
+
+
+def test_pods_that_name_a_claim_of_their_own_are_demanded_and_placed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot, run = members_by_name(5)
+    demands = run.demands(Overlay(snapshot), None, options())
+    assert demands is not None
+    assert [use.path for one in demands for use in one.pending] == [f"default/own-{i}" for i in range(5)]
+    assert placed_together(list(run.pods), snapshot, monkeypatch) == 4
+
+
+def test_pods_that_name_one_claim_are_asked_one_by_one() -> None:
+    snapshot, run = members_by_name(3, shared="own-0")
+    assert run.demands(Overlay(snapshot), None, options()) is None
+
+
+def test_claim_by_name_that_may_be_the_groups_is_no_equal_demand() -> None:
+    snapshot, run = members_by_name(3)
+    shared = {"name": "gpu", "resourceClaimName": "own-1"}
+    group = {"metadata": {"name": "g", "uid": "uid-g"}, "spec": {"resourceClaims": [shared]}}
+    for gate in (False, True):
+        asked = options(workload_claims=gate)
+        assert (EqualMembers(run.pods).demands(Overlay(snapshot), group, asked) is None) == gate
 
 
 def placed_together(pods: list[PodInfo], snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -14,7 +14,7 @@ from haru.engine.plugins.dynamicresources.equal_demands import EqualDemands
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
 from haru.engine.state.decision import Reason
 from haru.engine.state.overlay import Overlay
-from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.pod_info import PodClaim, PodInfo
 from haru.engine.state.snapshot import Snapshot
 from haru.kube.meta import Obj
 
@@ -86,7 +86,14 @@ def _runs(members: Sequence[PodInfo]) -> list[EqualMembers]:
 
 def _equal(first: PodInfo, pod: PodInfo) -> bool:
     """Tell whether two pods are equal but for their labels; a nominated pod may have a place of its own."""
-    if pod.nominated_node or first.nominated_node or pod.shape != first.shape or pod.claims != first.claims:
+    if pod.nominated_node or first.nominated_node or pod.shape != first.shape:
+        return False
+    if pod.claims != first.claims and list(map(_as_named, pod.claims)) != list(map(_as_named, first.claims)):
         return False
     owners = pod.obj["metadata"].get("ownerReferences") == first.obj["metadata"].get("ownerReferences")
     return owners and pod.images == first.images
+
+
+def _as_named(entry: PodClaim) -> object:
+    """An entry without the name of its claim: each pod may have one of its own."""
+    return entry.name, bool(entry.claim_name), entry.template_name

@@ -1,4 +1,4 @@
-"""The demands of equal pods at once: each has claims that were made for it, which ask for what those of the first do.
+"""The demands of equal pods at once: each has claims of its own, which ask for what those of the first do.
 
 What a demand is computed from is looked up again for every snapshot, but compared for all pods together.
 Source: our own; each demand is the one that `device_demand_of` computes.
@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import Any
+from itertools import cycle
 
 from haru.engine.framework.options import Options
-from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse, consumer
+from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse, claim_name, consumer
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, counts_devices, device_demand_of
 from haru.engine.state.cow_map import are_same, values_of
 from haru.engine.state.decision import Reason
@@ -42,11 +41,12 @@ class EqualDemands:
         demand = device_demand_of(overlay, first, group, options)
         if isinstance(demand, Reason) or demand.fixed or len(demand.pending) != len(first.claims):
             return None
-        if not all(entry.template_name and not entry.claim_name for entry in first.claims):
-            return None
+        shared = ((group or {}).get("spec") or {}).get("resourceClaims") and options.gates.workload_claims
+        if shared and any(entry.claim_name for entry in first.claims):
+            return None  # what some pods name may be their group's
         found = [demand]
         if first.claims:
-            uses = _made_for(overlay, pods[1:], demand.pending)
+            uses = _own_claims(overlay, pods[1:], demand.pending)
             if uses is None:
                 return None
             found += map(demand.for_claims, uses)
@@ -80,31 +80,26 @@ def _are_plain(overlay: Overlay, first: PodInfo, options: Options) -> bool:
     return not (options.gates.extended_resources and (first.extended_resources or snapshot.claim_index.extended))
 
 
-def _made_for(overlay: Overlay, pods: Sequence[PodInfo], like: Sequence[ClaimUse]) -> list[tuple[ClaimUse, ...]] | None:
-    """Return the claims that were made for each pod and have yet to be allocated; None unless they are like these."""
-    paths: list[str] = []
-    entries = [entry.name for entry in pods[0].claims] if pods else []
-    for pod in pods:
-        statuses: Sequence[Mapping[str, Any]] = pod.status.get("resourceClaimStatuses") or ()
-        if len(statuses) != len(like):
-            return None
-        namespace, names = pod.key.namespace, dict[Any, Any]()
-        for status in statuses:
-            names[status.get("name")] = status.get("resourceClaimName")
-        for name in entries:
-            paths.append(f"{namespace}/{names.get(name)}")
+def _own_claims(
+    overlay: Overlay, pods: Sequence[PodInfo], like: Sequence[ClaimUse]
+) -> list[tuple[ClaimUse, ...]] | None:
+    """Return the claims of each pod, which have yet to be allocated; None unless they are like these."""
+    entries = [(pod, entry) for pod in pods for entry in pod.claims]
+    names = [claim_name(pod, entry) for pod, entry in entries]
+    paths = [f"{pod.key.namespace}/{name}" for (pod, _), name in zip(entries, names, strict=True)]
     in_flight = overlay.snapshot.claim_index.in_flight
     if (overlay.allocates and any(map(overlay.allocation, paths))) or (
         in_flight and any(p in in_flight for p in paths)
     ):
         return None
     uses: list[ClaimUse] = []
-    specs = [other.claim.get("spec") for other in like]
+    specs = cycle([other.claim.get("spec") for other in like])
     claims = values_of(overlay.snapshot.claims, paths)
-    for (pod, spec), path, claim in zip(product(pods, specs), paths, claims, strict=True):
-        if claim is None or claim.get("spec") != spec or (claim.get("status") or {}).get("allocation"):
+    for (pod, entry), spec, name, path, claim in zip(entries, specs, names, paths, claims, strict=False):
+        if name is None or claim is None or claim.get("spec") != spec or (claim.get("status") or {}).get("allocation"):
             return None
-        if claim["metadata"].get("deletionTimestamp") or controller_uid_of(claim) != pod.key.uid:
+        is_made = not entry.claim_name  # for this pod, from a template
+        if claim["metadata"].get("deletionTimestamp") or (is_made and controller_uid_of(claim) != pod.key.uid):
             return None
         uses.append(ClaimUse(path, claim, consumer(pod, None)))
     return list(zip(*[iter(uses)] * len(like), strict=True))
