@@ -80,14 +80,15 @@ class SingleClassCapacity:
         self._claims = self._decoder.claims(demand.pending)
         self.least = least_devices(self._claims)
         """How many devices each member needs at least."""
-        self._limit = self._most_on_a_node(len(chosen.members))
+        self.most = self._most_on_a_node(len(chosen.members))
+        """How many members no node exceeds."""
         self._classifier = DeviceClassifier.of(base, self._claims, lists=options.features.ListTypeAttributes)
         declared, steps = options.gates.declared_features, options.budgets.step_budget
         key = (pod.shape, demand.asked, options.profile, options.features, steps, declared)
         self._results = base.decision_cache.get_or_compute(_TOPIC, key, _ClassResults)
         if self._results.classes is not base.devices.classes:
             self._results.forget(base.devices.classes)
-        self.kept = self._results.kept.setdefault(self._limit, DecisionCache())
+        self.kept = self._results.kept.setdefault(self.most, DecisionCache())
         """What is counted for members of this class, of which a node may take so many, kept for later decisions."""
         # By name, for a state of the node that may be over: it is not to be kept, with its pods.
         self._counts_by_node: dict[str, tuple[ref[NodeOccupancy], int]]
@@ -172,7 +173,7 @@ class SingleClassCapacity:
 
         Raises AllocationError, and OutOfBudgetError if the device search reached its step budget.
         """
-        most: int = min(self._limit, *map(floordiv, free, self._amounts))
+        most: int = min(self.most, *map(floordiv, free, self._amounts))
         if most <= 0:
             return 0
         if not self._claims:

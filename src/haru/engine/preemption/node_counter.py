@@ -176,7 +176,7 @@ class NodeCounter:
         if self._index is None:
             return None
         timeline = self._base.decision_cache.get_or_compute(
-            "removal timelines", initial, lambda: RemovalTimeline(initial), _MAX_TIMELINES
+            "removal timelines", initial, lambda: RemovalTimeline(initial, self._counter.most), _MAX_TIMELINES
         )
         logs = self._occupancies.changes, self._index.changes
         changed = [log.since(position) for log, position in zip(logs, timeline.positions, strict=True)]

@@ -1,7 +1,8 @@
 """Keep after which removals nodes take more members, as units are removed from the least important on.
 
 It grows only as far as some preemptor needed. From one decision to the next only the nodes that changed are looked at
-again, and only once an answer depends on them. Then the first moment at which a set of nodes takes enough members is
+again, and only once an answer depends on them: as long as all nodes of a set that have not been looked at could not
+bring it to enough members, they are left alone. Then the first moment at which a set of nodes takes enough members is
 read off the steps of the set.
 Source: our own.
 """
@@ -32,8 +33,9 @@ class Event(NamedTuple):
 class Removal(NamedTuple):
     """The state in which `fit` members fit first: the units from number `begin` on are removed.
 
-    `counts` are those that differ from the initial ones, in the sets that take as many. `nodes` are all those with
-    removed units, and others.
+    `totals` are right for the sets that take as many, and too low for others at most. `counts` are those that differ
+    from the initial ones, in the sets that take as many. `nodes` are all those in such sets with removed units, and
+    others.
     """
 
     begin: int
@@ -59,11 +61,13 @@ class StepSource(Protocol):
 class RemovalTimeline:
     """Hold the events of some sets of nodes, from the least important unit up to the rank `_until`.
 
-    It names nodes and units, and holds none: what is gone need not wait in memory until somebody asks again.
+    No node takes more than `most` members. It names nodes and units, and holds none: what is gone need not wait in
+    memory until somebody asks again.
     """
 
-    def __init__(self, initial: InitialCounts) -> None:
+    def __init__(self, initial: InitialCounts, most: int) -> None:
         self._initial = initial
+        self._most = most
         self.positions: tuple[int, int] = -1, -1
         """Up to where whoever reads the changes has told them."""
         self.clear()
@@ -77,7 +81,8 @@ class RemovalTimeline:
         self._next: dict[str, Rank] = {}  # by node: that unit
         self._filtered: set[str] = set()
         self._answers: dict[int, Rank | None] = {}  # by the number of members that were to fit
-        self._changed: dict[str, Rank] = {}  # nodes to look at again, with the rank of their least important unit
+        self._unmet: list[dict[str, Rank]] = [{} for _ in self._initial.sets]
+        """By set: the nodes to look at, with the rank of their least important unit."""
 
     def catch_up(self, changed: set[str] | None, source: StepSource) -> None:
         """Note the nodes that changed, all of them for None."""
@@ -87,13 +92,13 @@ class RemovalTimeline:
         self._filtered -= changed
         for node in changed & self._events_of.keys():
             self._forget(node)
-        until = self._until
-        for node in changed & self._initial.location.keys() if until is not None else ():
-            least = source.least_rank_on(node)
+        until, location = self._until, self._initial.location
+        for node in changed & location.keys() if until is not None else ():
+            least, unmet = source.least_rank_on(node), self._unmet[location[node][0]]
             if least is not None and until is not None and least >= until:
-                self._changed[node] = least
+                unmet[node] = least
             else:
-                self._changed.pop(node, None)
+                unmet.pop(node, None)
 
     def removal(self, units: Sequence[DisruptionUnit], enough: int, source: StepSource) -> Removal | None:
         """Return the state in which as many members fit as can, at most `enough`, after the least removals.
@@ -104,15 +109,18 @@ class RemovalTimeline:
         if most >= enough or not units or not self._events:
             return self._nothing_removed(len(units), min(enough, most))
         limit = units[0].rank
-        # The answer is likely to be the last one again.
-        self._meet_changed(self._answers.get(enough), source)
+        if enough in self._answers:
+            # The answer is likely to be the last one again.
+            self._meet_by(self._answers[enough] or limit, enough, source)
         rank = self._first_time(enough, limit)
-        while self._meet_changed(rank, source):
+        while self._meet_by(rank or limit, enough, source):
             rank = self._first_time(enough, limit)
         if rank is None:
             self._extend(units, enough, source)
             rank = self._first_time(enough, limit)
         self._answers[enough] = rank
+        if rank is None:
+            self._meet_by(limit, 0, source)
         if self._filtered:
             return None
         fit = enough
@@ -165,21 +173,48 @@ class RemovalTimeline:
             number -= 1
             unit = units[number]
             self._until = unit.rank
+            sets = set[int]()
             for node in unit.nodes:
                 if node in location and node not in self._events_of:
-                    totals[location[node][0]] += self._meet(node, source)
+                    one = location[node][0]
+                    self._unmet[one].setdefault(node, unit.rank)
+                    sets.add(one)
             for node in self._due.pop(unit.rank, ()):
                 totals[location[node][0]] += self._meet(node, source)
+                sets.add(location[node][0])
+            for one in sets:
+                totals[one] = self._meet_while_needed(one, list(self._unmet[one]), totals[one], target, source)
             if max(totals) >= target:
                 return
 
-    def _meet_changed(self, rank: Rank | None, source: StepSource) -> bool:
-        """Look at the nodes again of which a unit is removed by then, None for all; tell whether there were any."""
-        found = [node for node, least in self._changed.items() if rank is None or least >= rank]
-        for node in found:
-            del self._changed[node]
-            self._meet(node, source)
-        return bool(found)
+    def _meet_by(self, rank: Rank, target: int, source: StepSource) -> bool:
+        """Look at the nodes of the sets that may take so many members by then; tell whether there were any."""
+        totals = self._totals(rank) if len(self._events) > 1 else [target]  # every answer depends on an only set
+        met = False
+        for number, (unmet, total) in enumerate(zip(self._unmet, totals, strict=True)):
+            if unmet and total + self._most * len(unmet) >= target:
+                left = len(unmet)
+                nodes = [node for node, least in unmet.items() if least >= rank]
+                self._meet_while_needed(number, nodes, total, target, source, rank)
+                met = met or len(unmet) < left
+        return met
+
+    def _meet_while_needed(
+        self, number: int, nodes: list[str], total: int, target: int, source: StepSource, rank: Rank | None = None
+    ) -> int:
+        """Look at nodes of a set until the others could not bring its total to so many members; return the total.
+
+        It is that after the removal of a rank, `_until` if none is given.
+        """
+        # The last ones have lost the fewest units: mostly they take no member yet, and so lower what is possible.
+        while nodes and total + self._most * len(nodes) >= target:
+            node = nodes.pop()
+            del self._unmet[number][node]
+            gain = self._meet(node, source)
+            if rank is not None and rank != self._until:
+                gain = sum([event.gain for event in self._events_of.get(node, ()) if event.rank >= rank])
+            total += gain
+        return total
 
     def _meet(self, node: str, source: StepSource) -> int:
         """Take a node's steps so far as units are removed; return how many more members it takes."""
