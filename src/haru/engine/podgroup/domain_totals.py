@@ -169,7 +169,7 @@ class DeviceTotals:
         self._features = features
         self._seen: tuple[DeviceSnapshot, AllocatedState] | None = None
         self._pools: dict[str, tuple[str, Count]] = {}
-        """The counts of pools that have changed; those of others are not kept by pool."""
+        """The counts of pools that have changed and are not counted by class; those of others are not kept by pool."""
         self._footprint = SelectorFootprint([ask.selection], ())
         self._selected: dict[TableSchema, int] = {}
         """The devices that are selected, as bits, of tables of a schema that the selectors cannot tell apart."""
@@ -213,6 +213,8 @@ class DeviceTotals:
             if allocated is not before[1]:
                 changed |= {str(key) for key in allocated.changed(before[1])}
         moved = domain_totals.version != self._version
+        if before is not None and before[0] is devices and changed:
+            changed = self._count_classified(snapshot, changed, None if moved else domain_totals)
         for name in changed:
             old = self._pools.pop(name, None)
             if old is None and before is not None:
@@ -228,6 +230,29 @@ class DeviceTotals:
             equal = Counter(zip(map(domain_totals.domain_of.get, self._on), self._on.values(), strict=True))
             for (value, count), nodes in equal.items():
                 self._add(value, Count(count.free * nodes, count.total * nodes))
+
+    def _count_classified(self, snapshot: Snapshot, changed: set[str], domain_totals: DomainTotals | None) -> set[str]:
+        """Count nodes by device class where other devices of pools are taken; return the pools that this leaves."""
+        devices, classified = snapshot.devices, snapshot.classified_nodes
+        if classified is None:
+            return changed
+        pools, left = [devices.pools.get(name) for name in changed], set[str]()
+        owners = [pool.slices[0].placement.node_name if pool is not None and pool.slices else "" for pool in pools]
+        counts: dict[NodeDeviceClass, Count | None] = {}
+        for name, node, known in zip(changed, owners, classified.values_of(owners), strict=True):
+            before, count = self._on.get(node), None
+            if known is not None and before is not None:
+                node_device_class = known.node_device_class
+                if node_device_class not in counts:
+                    counts[node_device_class] = self._count_class(devices, node, node_device_class)
+                count = counts[node_device_class]
+            if before is None or count is None:
+                left.add(name)
+                continue
+            self._pools.pop(name, None)
+            if count != before:
+                self._replace((node, before), (node, count), domain_totals)
+        return left
 
     def _begin(self, snapshot: Snapshot) -> None:
         """Count all pools: once for the nodes of a device class, where the selectors cannot tell them apart."""
