@@ -146,7 +146,7 @@ def test_node_that_is_known_to_exceed_a_cost_is_a_candidate_that_costs_no_less_t
             snapshot = world.cluster.snapshot()
             info = PodGroupInfo.of(snapshot, members_of(snapshot, [newcomer]), None, OPTIONS)
             preemptor = Preemptor(info, node_sets(snapshot, info))
-            candidates = NodeCandidates(snapshot, preemptor, Search(snapshot, preemptor))
+            candidates = NodeCandidates(snapshot, preemptor, Search(snapshot, preemptor), {})
             for name in filter(candidates.has_units, snapshot.node_names):
                 if candidates.exceeds(name, nothing):
                     candidate, units = candidates.candidate(name), VictimIndex.of(snapshot, groups=True).units_on(name)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from haru.engine.dra.errors import AllocationError
-from haru.engine.podgroup.search_budget import OutOfBudgetError, UnansweredError
+from haru.engine.podgroup.search_budget import OutOfBudgetError
 from haru.engine.preemption.disruption_units import Cost, DisruptionUnit, ReprieveOrder, reprieve_order
 from haru.engine.preemption.eligibility import evictable_pods
 from haru.engine.preemption.feasibility_oracle import Preemptor
@@ -38,7 +38,9 @@ class NodeCandidate(NamedTuple):
 class NodeCandidates:
     """Answer for one node after the other whether a pod could take it."""
 
-    def __init__(self, base: Snapshot, preemptor: Preemptor, search: Search) -> None:
+    def __init__(self, base: Snapshot, preemptor: Preemptor, search: Search, errors: dict[str, Reason]) -> None:
+        self.errors = errors
+        """Why the dry run of a node proves nothing, by node."""
         self._base = base
         self._preemptor = preemptor
         self._priority = preemptor.priority
@@ -86,10 +88,8 @@ class NodeCandidates:
                 steps = self._counter.steps_of_full(node)
                 if steps is not None:
                     return self._by_steps(self._counter, node, steps)
-            except OutOfBudgetError:
+            except (AllocationError, OutOfBudgetError):
                 pass  # The general search may still decide it.
-            except AllocationError as error:
-                raise UnansweredError(Reason("SelectorError", str(error))) from error
         victims = self._search.victims_in(order or ReprieveOrder(tuple(self.units(node))), node)
         return None if victims is None else NodeCandidate(victims.cost, victims.violations, lambda: victims)
 

@@ -10,12 +10,14 @@ Source: KEP-268 (default preemption, as 1.36 behaves), KEP-5710 (units); devices
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from zlib import crc32
 
 from haru.engine.framework.interfaces import FilterFailure, counted_message, weighed
 from haru.engine.plugins.dynamicresources.extended_resources import backed_resources
+from haru.engine.plugins.dynamicresources.prefilter import PLUGIN
 from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message
 from haru.engine.podgroup.placed import Placed
 from haru.engine.podgroup.schedule_one import PodPlacer
@@ -35,7 +37,7 @@ from haru.engine.preemption.podgroup_preemption import (
     waits_for_pending_evictions,
 )
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.decision import Decision
+from haru.engine.state.decision import Decision, Reason
 from haru.engine.state.overlay import Overlay
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -62,33 +64,40 @@ def preempt_for_pod(snapshot: Snapshot, refused: Decision, preemptor: Preemptor)
     if pod.spec.get("preemptionPolicy") == "Never":
         return _with_preemption_message(snapshot, refused, preemptor, NEVER)
     base = after_pending_evictions(snapshot)
+    errors: dict[str, Reason] = {}
     try:
         if has_pending_evictions(snapshot) and own_nominated_placements(snapshot, preemptor.info.members):
             kept = nominated(base, refused, preemptor, Victims((), 1, preemptor.places))
             if kept is not None:
                 return _with_preemption_message(snapshot, kept, preemptor, TERMINATING)
         known = refused.diagnosis if base is snapshot else None
-        refusals = _refusals(base, preemptor, base.node_names) if known is None else known.nodes
+        refusals, places = (
+            (known.nodes, preemptor.places) if known is not None else _refusals_after(base, refused, preemptor, errors)
+        )
         if refusals is None:
             # Pending evictions already make the pod fit.
             if not waits_for_pending_evictions(snapshot, preemptor):
                 return refused
-            return nominated(base, refused, preemptor, Victims((), 1, preemptor.places)) or refused
-        return _preempt(base, refused, preemptor, refusals)
+            return nominated(base, refused, preemptor, Victims((), 1, places)) or refused
+        return _preempt(base, refused, preemptor, refusals, errors)
     except UnansweredError as error:
-        return DecisionBuilder(None, preemptor.info.members, snapshot.version).failed(error.reason)
+        return _unanswered(snapshot, refused, preemptor, (*errors.values(), error.reason))
 
 
-def _preempt(base: Snapshot, refused: Decision, preemptor: Preemptor, refusals: Refusals) -> Decision:
+def _preempt(
+    base: Snapshot, refused: Decision, preemptor: Preemptor, refusals: Refusals, errors: dict[str, Reason]
+) -> Decision:
     texts: dict[str, Sequence[str]] = {}
     search = Search(base, preemptor)
-    candidates = NodeCandidates(base, preemptor, search)
+    candidates = NodeCandidates(base, preemptor, search, errors)
     best = _best(base, preemptor, candidates, refusals, texts)
     if best is not None:
         return nominated(base, refused, preemptor, best) or refused
     victims = _cluster_wide_victims(base, preemptor, search, refusals)
     if victims is not None:
         return nominated(base, refused, preemptor, victims) or refused
+    if errors:
+        return _unanswered(base, refused, preemptor, errors.values())
     _tell_what_is_left(base, preemptor, candidates, texts)
     return _with_preemption_message(base, refused, preemptor, _summary(base, refusals, texts))
 
@@ -108,13 +117,17 @@ def _best(
         if best is not None and candidates.exceeds(name, best.cost):
             guarded = False
         else:
-            candidate = candidates.candidate(name)
-            if candidate is None:
-                texts[name] = [failure.reason.message for failure in refusals.get(name, ())]
+            try:
+                candidate = candidates.candidate(name)
+                if candidate is None:
+                    texts[name] = [failure.reason.message for failure in refusals.get(name, ())]
+                    continue
+                if best is None or candidate.least_cost <= best.cost:
+                    best = _better(best, candidate.victims())
+            except UnansweredError as error:
+                candidates.errors[name] = error.reason
                 continue
             guarded = guarded and candidate.violations > 0
-            if best is None or candidate.least_cost <= best.cost:
-                best = _better(best, candidate.victims())
         found += 1
         if found >= enough and not guarded:
             break
@@ -188,6 +201,27 @@ def _cluster_wide_victims(base: Snapshot, preemptor: Preemptor, search: Search, 
     return None if types.isdisjoint(_CLUSTER_WIDE_FAILURES) else search.victims(units, refused=True)
 
 
+def _refusals_after(
+    base: Snapshot, refused: Decision, preemptor: Preemptor, errors: dict[str, Reason]
+) -> tuple[Refusals | None, Sequence[Sequence[str]]]:
+    """Return `_refusals` of all nodes, and where the pod fits; nodes are asked one by one if one of them fails."""
+    try:
+        return _refusals(base, preemptor, base.node_names), preemptor.places
+    except UnansweredError:
+        before = refused.diagnosis.nodes if refused.diagnosis is not None else {}
+    refusals: dict[str, Sequence[FilterFailure]] = {}
+    for name in base.node_names:
+        try:
+            found = _refusals(base, preemptor, (name,))
+        except UnansweredError as error:
+            errors[name] = error.reason
+            found = {name: before.get(name, ())}
+        if found is None:
+            return None, ((name,),)
+        refusals.update(found)
+    return refusals, preemptor.places
+
+
 def _refusals(base: Snapshot, preemptor: Preemptor, nodes: Sequence[str]) -> Refusals | None:
     """Return each node's failures (empty if PreFilter rejected the pod); None if it fits without evictions."""
     pod = preemptor.info.members[0]
@@ -198,6 +232,19 @@ def _refusals(base: Snapshot, preemptor: Preemptor, nodes: Sequence[str]) -> Ref
     if outcome.failed:
         raise UnansweredError(outcome.reasons[0])
     return outcome.diagnosis.nodes if outcome.diagnosis is not None else {}
+
+
+def _unanswered(snapshot: Snapshot, refused: Decision, preemptor: Preemptor, reasons: Collection[Reason]) -> Decision:
+    """Tell of errors of the dry run, as 1.36: the pod stays unschedulable. A search that gave up is an error itself."""
+    gave_up = next((reason for reason in reasons if reason.type != "SelectorError"), None)
+    if gave_up is not None:
+        return DecisionBuilder(None, preemptor.info.members, snapshot.version).failed(gave_up)
+    texts = list(dict.fromkeys([reason.message for reason in reasons]))
+    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    told = with_message(refused, f"preemption: {text}")
+    # What changes the devices may end the error, so it wakes the pod, though no device was asked by the filters.
+    members = tuple([replace(m, plugins=tuple(dict.fromkeys((*m.plugins, PLUGIN)))) for m in told.members])
+    return replace(told, members=members)
 
 
 def _with_preemption_message(snapshot: Snapshot, refused: Decision, preemptor: Preemptor, summary: str) -> Decision:

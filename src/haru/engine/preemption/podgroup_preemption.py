@@ -184,6 +184,7 @@ class Search:
 
         `level` groups neighbours in the order, such as a priority.
         """
+        capacity = self._capacity
         try:
             if self._capacity is not None and self._counter is not None:
                 if places is not None and len(places) == len(places[0]) == 1:
@@ -192,9 +193,11 @@ class Search:
         except OutOfBudgetError:
             pass  # The general search may still decide it.
         except AllocationError as error:
-            raise UnansweredError(Reason("SelectorError", str(error))) from error
+            if self._preemptor.info.key is not None or places is None:
+                raise UnansweredError(Reason("SelectorError", str(error))) from error
+            capacity = None  # No device beyond those that suit the pod is asked then.
         preemptor = self._preemptor if places is None else replace(self._preemptor, places=places)
-        trial = _EvictionTrial(self._base, preemptor, order.units, self._capacity, enough)
+        trial = _EvictionTrial(self._base, preemptor, order.units, capacity, enough)
         if trial.fit < preemptor.info.needed:
             return None
         numbers = range(len(order.units))
@@ -256,6 +259,7 @@ class _EvictionTrial:
     ) -> None:
         self._dry_run = EvictionDryRun(base, [unit.leaving for unit in units])
         self._places = preemptor.places
+        self._is_single = preemptor.info.key is None
         self._capacity = capacity
         self._oracle = FeasibilityOracle(preemptor)
         self._limit = self._questions = preemptor.info.options.budgets.preemption_budget
@@ -275,12 +279,16 @@ class _EvictionTrial:
             raise UnansweredError(_too_many_questions(self._limit))
         self._questions -= 1
         self._dry_run.put_back(units)
-        if self._capacity is None:
-            fits = self._oracle.fits(self._dry_run.snapshot(), self.fit)
-        else:
-            fits = self._max_members(self.fit, self._dry_run.nodes_of(units)) >= self.fit
-        self._dry_run.take(units)
-        return fits
+        try:
+            if self._capacity is None:
+                return self._oracle.fits(self._dry_run.snapshot(), self.fit)
+            return self._max_members(self.fit, self._dry_run.nodes_of(units)) >= self.fit
+        except UnansweredError as error:
+            if error.reason.type == "SelectorError" and self._is_single:
+                return False  # as 1.36: to the pod, an error is a no of the node
+            raise
+        finally:
+            self._dry_run.take(units)
 
     def keep(self, units: Sequence[int]) -> None:
         """Put units back for good."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from haru.engine import Options, Snapshot
 from haru.engine.podgroup import UnansweredError
@@ -29,6 +30,7 @@ from haru.explain.render.wording import counted
 from haru.kube.meta import Obj, name_of, namespace_of
 
 _MOST_MOVED = 8
+_MOST_NODES = 16
 
 
 def move(snapshot: Snapshot, work: WorkloadUnit, options: Options, ended: Sequence[Victim]) -> Iterator[Remedy]:
@@ -263,11 +265,20 @@ def _least_of(
 
     try:
         found = least(snapshot, work, options, list(reversed(_ordered(ending))))
-    except UnansweredError:
-        found = None
+    except UnansweredError as error:
+        found = _of_one_node(ending, fits) if error.reason.type == "SelectorError" else None
     if found and fits(found):
         return found
     return _asked_for(_candidates(ending, study), study.missing, fits)
+
+
+def _of_one_node(ending: Sequence[Victim], fits: Callable[[Sequence[Victim]], bool]) -> list[Victim] | None:
+    """The same on one node: a selector that fails on devices of another is not asked about these."""
+    by_node: dict[str, list[Victim]] = {}
+    for unit in _ordered(ending):
+        by_node.setdefault(unit.pods[0].node, []).append(unit)
+    enough = next((units for units in islice(by_node.values(), _MOST_NODES) if fits(units)), None)
+    return enough and (smallest(list(reversed(enough)), fits) or enough)
 
 
 def _asked_for(order: Sequence[Victim], missing: int, fits: Callable[[Sequence[Victim]], bool]) -> list[Victim]:
