@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from preemption_objects import gang, nominated, occupied
 from scheduler_bench import GROUPS, NODES, NS, PODS, Bench, play
 
 from haru.kube.kinds import known_kind
@@ -125,6 +126,33 @@ def test_deleted_head_is_replaced_by_next_unit() -> None:
         for number in range(2):
             await bench.delete(f"second-{number}")
         await bench.eventually_bound("waits")
+
+    play(scenario, fairness=BACKFILL)
+
+
+def test_gang_that_waits_for_its_victims_and_the_head_that_waits_for_it_are_tried_once_for_each_change() -> None:
+    """Neither takes the places of the other: the nominated gang starts there, and the head after it."""
+
+    async def scenario(bench: Bench) -> None:
+        await occupied(bench, "a", "b")
+        first = await gang(bench, "first", 2, "high")
+        await asyncio.sleep(2)
+        second = await gang(bench, "second", 2, "high")
+        await asyncio.sleep(2)
+        assert (await bench.condition(GROUPS, "second", RESERVED))["status"] == "True"
+        places = [await nominated(bench, name) for name in first]
+        for number in range(5):
+            before = bench.metric("scheduler_podgroup_schedule_attempts_total")
+            await bench.node(f"small-{number}", cpu=1)
+            await asyncio.sleep(15)
+            assert bench.metric("scheduler_podgroup_schedule_attempts_total") - before <= 2
+        await bench.delete("a")
+        await bench.delete("b")
+        await bench.eventually_bound(*first)
+        assert [await bench.node_of(name) for name in first] == places
+        for name in first:
+            await bench.delete(name)
+        await bench.eventually_bound(*second)
 
     play(scenario, fairness=BACKFILL)
 
