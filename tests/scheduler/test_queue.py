@@ -97,9 +97,9 @@ def test_unit_may_be_tried_any_number_of_times() -> None:
     unit.attempts = unit.errors = 5000
     queue.release(unit, 0.0)
     assert queue.pop(0.0) is unit
-    queue.reject(unit, {"NodeResourcesFit"}, 0.0)
-    assert unit.ready_at == 10.0
     queue.fail(unit, 0.0)
+    assert unit.ready_at == 10.0
+    queue.reject(unit, {"NodeResourcesFit"}, 0.0)
     assert unit.ready_at == 10.0
 
 
@@ -139,6 +139,22 @@ def test_backoff_is_skipped_when_active_queue_is_empty() -> None:
     # Backoffs end at 4.0 (A, B) and at 4.5 (C): within one second the most important goes first.
     order = [queue.pop(3.6) for _ in range(5)]
     assert [unit.key[2] if unit else "" for unit in order] == ["late", "c", "a", "b", ""]
+
+
+def test_errors_count_for_the_backoff_until_an_attempt_ends_without_one() -> None:
+    queue = queue_with((A, 0))
+    now, waits = 1.0, []
+    for refused in (False, False, True, False):
+        unit = queue.pop(now)
+        assert unit is not None
+        if refused:
+            queue.reject(unit, FIT, now)
+            queue.on_event(FIT, now)
+        else:
+            queue.fail(unit, now)
+            waits.append(unit.ready_at - now)
+        now += 60
+    assert waits == [1.0, 2.0, 1.0]
 
 
 def test_failed_unit_keeps_its_backoff() -> None:

@@ -284,6 +284,7 @@ class SchedulingQueue:
         self._in_flight.pop(unit.key, None)
         if not self._still_there(unit):
             return
+        unit.errors = 0
         unit.rejected_by = frozenset(plugins)
         unit.ready_at = now + self._backoff_for(unit.attempts)
         missed = (
