@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from preemption_objects import gang, going, levels, nominated, occupied, occupied_by_gang
 from scheduler_bench import CLAIMS, EVENTS, GROUPS, NODES, NS, PODS, Bench, play
 
@@ -177,8 +178,9 @@ def test_claim_of_evicted_group_is_released_for_preemptor() -> None:
     play(scenario)
 
 
-def test_eviction_of_a_group_goes_on_after_a_restart_though_who_was_deleted_is_gone_by_then() -> None:
-    """The scheduler dies after it has deleted one of three; the preemptor is gone when the next one starts."""
+@pytest.mark.parametrize("before_death", [0, 1], ids=["all are marked, none is deleted", "one is deleted"])
+def test_eviction_of_a_group_goes_on_after_a_restart_though_who_was_deleted_is_gone_by_then(before_death: int) -> None:
+    """The scheduler dies in the middle; the preemptor and a member are gone when the next one starts."""
 
     async def scenario(bench: Bench) -> None:
         await levels(bench)
@@ -191,22 +193,26 @@ def test_eviction_of_a_group_goes_on_after_a_restart_though_who_was_deleted_is_g
         await bench.eventually_bound(*names, seconds=1)
         deleted = 0
 
-        def all_but_one(method: str, path: str) -> bool:
+        def is_refused(method: str, path: str) -> bool:
             nonlocal deleted
             deleted += method == "DELETE"
-            return method == "DELETE" and deleted > 1
+            return method == "DELETE" and deleted > before_death
 
-        bench.faulty.rate, bench.faulty.only = 1.0, all_but_one
+        bench.faulty.kinds, bench.faulty.rate, bench.faulty.only = ("refuse 503",), 1.0, is_refused
         await bench.pod("urgent", priorityClassName="high")
         await asyncio.sleep(0.3)
-        (first,) = await going(bench)
+        gone = await going(bench) or {names[0]}
+        assert len(await going(bench)) == before_death
+        for name in names:
+            assert (await bench.condition(PODS, name, "DisruptionTarget"))["status"] == "True"
         await bench.kill()
         bench.faulty.rate = 0.0
-        await bench.delete(first)
+        for name in gone:
+            await bench.delete(name)
         await bench.delete("urgent")
         await bench.start_scheduler()
         await asyncio.sleep(2)
-        assert await going(bench) == set(names) - {first}
+        assert await going(bench) == set(names) - gone
 
     play(scenario)
 
