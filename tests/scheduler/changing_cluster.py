@@ -73,8 +73,8 @@ class ChangingCluster:
     def change(self) -> tuple[str, Obj | None, Obj | None]:
         """Makes one change and tells kind, old and new."""
         makers = (
-            self.node, self.node, self.pod, self.pod, self.pod, self.member, self.volume, self.device,
-            self.promised_claim, self.other, self.remove,
+            self.node, self.node, self.pod, self.pod, self.pod, self.member, self.theirs, self.volume,
+            self.device, self.promised_claim, self.other, self.remove,
         )  # fmt: skip
         while True:
             made = self.random.choice(makers)()
@@ -227,6 +227,11 @@ class ChangingCluster:
         elif name == "m1":
             status["nominatedNodeName"] = self.random.choice(NODES)
         return self.put(obj("Pod", name, spec=spec, status=status))
+
+    def theirs(self) -> tuple[str, Obj | None, Obj | None]:
+        """That gang needs more members, or fewer: as the quorum of a gang does that is translated."""
+        policy = {"gang": {"minCount": self.random.randrange(1, 5)}}
+        return self.put(obj("PodGroup", "theirs", GROUP, spec={"schedulingPolicy": policy}, metadata={"owned": True}))
 
     def promised_claim(self) -> tuple[str, Obj | None, Obj | None]:
         """The claim of a pod that may be promised a node: there or not, and allocated for it or not yet."""

@@ -12,6 +12,7 @@ import pytest
 from foreign_definitions import definition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from preemption_objects import PRIORITIES
 from scheduler_bench import GROUPS, NS, PODS, Bench, Obj, play
 from test_older_servers import OlderServer
 
@@ -146,6 +147,36 @@ def test_lower_min_member_releases_members_that_wait() -> None:
         assert group is not None
         await bench.api.patch(group.as_kind("v1alpha1"), "g", {"spec": {"minMember": 2}}, NS)
         await bench.eventually_bound("a", "b")
+
+    play(scenario, bench=OlderServer(34))
+
+
+@pytest.mark.parametrize("minimum", [1, 4, None], ids=["enough run", "too few are there", "object is deleted"])
+def test_gang_that_keeps_its_promised_places_no_longer_wakes_who_is_more_important(minimum: int | None) -> None:
+    """Of three members that are needed one runs, and one is promised a place, which is kept from everybody."""
+
+    async def scenario(bench: Bench) -> None:
+        await define(bench, "PodGroup.scheduling.x-k8s.io")
+        await bench.create(PRIORITIES, {"metadata": {"name": "high"}, "value": 9, "preemptionPolicy": "Never"})
+        await bench.node("n1", cpu=3)
+        group = foreign_kind(made.coscheduling("g", 3))
+        assert group is not None
+        await write(bench, made.coscheduling("g", 3))
+        for name in ("runs", "promised", "third"):
+            label = {"scheduling.x-k8s.io/pod-group": "g"}
+            spec = {"nodeName": "n1"} if name == "runs" else {"schedulerName": "somebody"}
+            container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+            pod = {"metadata": {"name": name, "labels": label}, "spec": {"containers": [container], **spec}}
+            await bench.create(PODS, pod)
+        await bench.api.patch(PODS, "promised", {"status": {"nominatedNodeName": "n1"}}, NS, "merge", "status")
+        await bench.pod("p", cpu="2", priorityClassName="high")
+        await asyncio.sleep(31)
+        assert not await bench.node_of("p")
+        if minimum is None:
+            await bench.api.delete(group.as_kind("v1alpha1"), "g", NS)
+        else:
+            await bench.api.patch(group.as_kind("v1alpha1"), "g", {"spec": {"minMember": minimum}}, NS)
+        await bench.eventually_bound("p", seconds=1.0)
 
     play(scenario, bench=OlderServer(34))
 

@@ -69,6 +69,8 @@ def helped_by(cluster: SchedulerCache, kind: str, old: Obj | None, new: Obj | No
         return queueing_hints.pod_change(old, new, cluster.now)
     if kind == "ResourceClaim":
         return queueing_hints.claim_change(old, new)
+    if kind == "PodGroup":
+        return queueing_hints.group_change(old, new, cluster.now)
     return queueing_hints.other_change(kind, old, new)
 
 

@@ -249,18 +249,24 @@ class Watchers:
             self._cluster.remove(obj)
             if obj["kind"] == "PodGroup":
                 self._context.group_changed(obj, None)
+                self._context.may_help(queueing_hints.group_change(obj, None, self._cluster.now))
             else:
                 self._shown.pop(object_key(obj), None)
                 self._context.pod_changed(obj, None)
 
     def _group_comes(self, old: Obj | None, new: Obj) -> None:
-        self._cluster.apply(self._as_seen(new))
+        self._see_group(self._as_seen(new))
         if is_translated(new):
             # Its members are checked again: the quorum may be another one.
             self._context.group_changed(None, new)
             self._context.may_help(queueing_hints.QUORUM)
         else:
             self._context.group_changed(old, new)
+
+    def _see_group(self, new: Obj) -> None:
+        before = self._cluster.now.pod_groups.get(object_key(new))
+        self._cluster.apply(new)
+        self._context.may_help(queueing_hints.group_change(before, new, self._cluster.now))
 
     def _pod_comes(self, old: Obj | None, new: Obj, *, is_new: bool) -> None:
         path = object_key(new)
@@ -298,7 +304,7 @@ class Watchers:
             return
         seen = self._as_seen(group)
         if seen is not group or self._cluster.now.pod_groups.get(path) is not group:
-            self._cluster.apply(seen)
+            self._see_group(seen)
             self._context.group_changed(None, seen)
             self._context.may_help(queueing_hints.QUORUM)
 

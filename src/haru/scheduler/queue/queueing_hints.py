@@ -17,7 +17,7 @@ from haru.engine.framework import ClusterEvent
 from haru.engine.plugins import plugins_for
 from haru.engine.podgroup import keeps_places
 from haru.engine.preemption import has_promised_places, keeps_places_from_all
-from haru.engine.state import ClusterView
+from haru.engine.state import ClusterView, GroupKey
 from haru.kube.meta import Obj
 from haru.kube.quantity import parse_quantity
 from haru.scheduler.queue.queue_keys import group_key, group_of
@@ -188,6 +188,18 @@ def _gives_places_up(old: Obj | None, living: Obj | None, now: ClusterView) -> b
     state, group = now.group_state(key), now.pod_group(key)
     kept = keeps_places(group, state.count - came, state.scheduled_count - placed)
     return kept and not keeps_places_from_all(now, key) and has_promised_places(now, key)
+
+
+def group_change(old: Obj | None, new: Obj | None, now: ClusterView) -> frozenset[str]:
+    """The plugins that a change of a PodGroup may satisfy: it no longer keeps what was promised from everybody."""
+    group = new or old
+    if group is None:
+        return frozenset()
+    key = GroupKey(group["metadata"].get("namespace", ""), group["metadata"]["name"])
+    state = now.group_state(key)
+    kept = keeps_places(old, state.count, state.scheduled_count)
+    given_up = kept and not keeps_places_from_all(now, key) and has_promised_places(now, key)
+    return PLACE_LOST if given_up else frozenset()
 
 
 def _node(pod: Obj | None) -> str:
