@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haru.node.podworker.attempts import next_attempt
 from haru.node.podworker.observed import CREATED, EXITED, RUNNING, SeenContainer, SeenImage, SeenPod, SeenSandbox
 from haru.node.podworker.plan import ProbeResults
 from haru.node.status.container_status import StatusInputs
@@ -285,6 +286,57 @@ def test_status_patch_has_only_changed_fields() -> None:
     assert changed.keys() == {"Ready", "ContainersReady"}
     assert changed["Ready"]["reason"] is None
     assert status_patch({**after, "conditions": [*after["conditions"], foreign]}, after) is None
+
+
+RULED = {
+    "name": "a",
+    "restartPolicy": "Never",
+    "restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}],
+}
+
+
+def test_restart_of_all_containers_is_told_from_its_cause_to_the_next_starts() -> None:
+    def restarting(status: Obj | None = None) -> Obj:
+        return pod(RULED, "b", init=("x",), status=status, **NEVER)
+
+    began = seen(one("x", EXITED), one("a"), one("b"))
+    status = told(restarting(), began)
+    assert conditions(status)["AllContainersRestarting"] == "False"
+    status = told(restarting(status), seen(one("x", EXITED), one("a", EXITED, 42), one("b")))
+    assert reason(status, "AllContainersRestarting")[0] == "RestartAllContainersStarted"
+    assert status["phase"] == "Running"
+
+    status = told(restarting(status), seen())
+    everything = [*status["initContainerStatuses"], *status["containerStatuses"]]
+    assert {entry["state"]["waiting"]["reason"] for entry in everything} == {"RestartingAllContainers"}
+    assert {entry["restartCount"] for entry in everything} == {1} and not any(entry["ready"] for entry in everything)
+    assert conditions(status)["AllContainersRestarting"] == "False" and conditions(status)["Initialized"] == "True"
+    assert status["phase"] == "Running"
+    assert next_attempt(restarting(status), "b", seen()) == 1
+
+    status = told(restarting(status), seen(one("x", attempt=1)))
+    assert status["phase"] == "Pending" and conditions(status)["Initialized"] == "True"
+    assert status["containerStatuses"][1]["state"]["waiting"]["reason"] == "PodInitializing"
+    status = told(restarting(status), seen(*(one(name, EXITED, attempt=1) for name in "xab")), is_over=True)
+    assert status["phase"] == "Succeeded"
+    assert reason(status, "AllContainersRestarting") == ("PodCompleted", "")
+    everything = [*status["initContainerStatuses"], *status["containerStatuses"]]
+    assert {entry["lastState"]["terminated"]["reason"] for entry in everything} == {"RestartingAllContainers"}
+
+
+def test_init_container_that_a_rule_starts_again_does_not_fail_its_pod() -> None:
+    rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}
+    again = {"name": "x", "restartPolicy": "Never", "restartPolicyRules": [rule]}
+    assert told(pod("a", init=(again,), **NEVER), seen(one("x", EXITED, 42)))["phase"] == "Pending"
+    assert told(pod("a", init=(again,), **NEVER), seen(one("x", EXITED, 41)))["phase"] == "Failed"
+
+
+def test_end_of_a_start_that_the_runtime_has_removed_stays_in_the_status() -> None:
+    status = told(pod("a"), seen(one("a", EXITED, 3)))
+    status = told(pod("a", status=status), seen(one("a", attempt=1)))
+    assert status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 3
+    status = told(pod("a", status=status), seen(one("a", attempt=1)))
+    assert status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 3
 
 
 STATES = st.one_of(

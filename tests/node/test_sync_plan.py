@@ -96,6 +96,32 @@ def test_containers_to_start_are_chosen(what: str, pod: Obj, seen: SeenPod, star
     assert not made.end_pod and not made.make_sandbox and not made.kills
 
 
+def ruled(name: str, action: str = "RestartAllContainers") -> Obj:
+    rule = {"action": action, "exitCodes": {"operator": "In", "values": [42]}}
+    return {"name": name, "restartPolicy": "Never", "restartPolicyRules": [rule]}
+
+
+@pytest.mark.parametrize(
+    ("what", "pod", "seen", "removes"),
+    [
+        ("who asks goes last", pod(ruled("a"), "b", init=("x",)), seen(ended("a", 42), runs("b"), ended("x")), "bxa"),
+        ("an init container", pod("a", init=(SIDE, ruled("x"))), seen(runs("side"), ended("x", 42)), "sidex"),
+        ("who is left goes on", pod(ruled("a"), "b", init=("x",)), seen(ended("a", 42)), "a"),
+        ("every start", pod(ruled("a"), "b"), seen(ended("a", 42, attempt=1), replace(ended("a"), id="old")), "aa"),
+        ("other ends", pod(ruled("a"), "b"), seen(ended("a", 41), runs("b")), ""),
+        ("an earlier end", pod(ruled("a")), seen(runs("a", attempt=1), replace(ended("a", 42), id="o")), ""),
+        ("a rule before it", pod({**ruled("a"), "restartPolicyRules": [
+            *ruled("a", "Restart")["restartPolicyRules"], *ruled("a")["restartPolicyRules"],
+        ]}), seen(ended("a", 42)), ""),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_all_containers_are_removed_once_a_rule_asks_for_it(what: str, pod: Obj, seen: SeenPod, removes: str) -> None:
+    made = plan(pod, seen)
+    assert "".join(one.name for one in made.removes) == removes
+    assert not made.removes or not (made.starts or made.kills or made.end_pod or made.make_sandbox)
+
+
 @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
 def test_container_killed_to_be_replaced_starts_again_however_it_ended(policy: str) -> None:
     found, of = seen(ended("a")), pod("a", restartPolicy=policy)

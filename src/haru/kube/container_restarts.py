@@ -1,7 +1,8 @@
 """Which containers are started again after they ended, and after what pause.
 
-Source: restart policies of pods and of containers (KEP-753 sidecars, KEP-5307 rules per container); the crash loop's
-pause of the kubelet: none for the first restart, then 10 s, doubled up to 5 minutes, forgotten after twice that.
+Source: restart policies of pods and of containers (KEP-753 sidecars, KEP-5307 and KEP-5532 rules per container); the
+crash loop's pause of the kubelet: none for the first restart, then 10 s, doubled up to 5 minutes, forgotten after
+twice that.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from haru.kube.meta import Obj
 
 FIRST_SECONDS: Final = 10.0
 LONGEST_SECONDS: Final = 300.0
+RESTART_ALL: Final = "RestartAllContainers"
 
 
 def is_sidecar(container: Mapping[str, Any]) -> bool:
@@ -23,14 +25,19 @@ def is_sidecar(container: Mapping[str, Any]) -> bool:
 
 def restarts_after(pod: Obj, container: Mapping[str, Any], exit_code: int, *, init: bool = False) -> bool:
     """Whether a container that ended with this code is started again."""
-    for rule in container.get("restartPolicyRules") or ():
-        if rule.get("action") in ("Restart", "RestartAllContainers") and _matches(rule, exit_code):
-            return True
+    if matching_action(container, exit_code) in ("Restart", RESTART_ALL):
+        return True
     policy = container.get("restartPolicy") or pod["spec"].get("restartPolicy") or "Always"
     if policy == "Always":
         # An init container that succeeded is done, unless it says of itself that it runs on.
         return not (init and exit_code == 0 and not is_sidecar(container))
     return bool(policy == "OnFailure" and exit_code != 0)
+
+
+def matching_action(container: Mapping[str, Any], exit_code: int) -> str | None:
+    """What the first of a container's rules that takes its exit code says is to be done."""
+    rules = container.get("restartPolicyRules") or ()
+    return next((rule.get("action") for rule in rules if _matches(rule, exit_code)), None)
 
 
 def _matches(rule: Mapping[str, Any], exit_code: int) -> bool:

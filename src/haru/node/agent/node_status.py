@@ -22,7 +22,11 @@ KUBELET_VERSION = "v1.36.0"
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)+)(.*)")
 _SEMANTIC = re.compile(r"(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?")
 """What may follow the numbers of a semantic version."""
-_DECLARED = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
+_DECLARED = (
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+    "RestartAllContainersOnContainerExits",
+)
 """Features that nodes of 1.36 declare, and that this one has, in their order."""
 _MOST_IMAGES = 50
 _MOST_IMAGE_NAMES = 5

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from haru.kube.container_restarts import is_sidecar
 from haru.kube.meta import Obj
 from haru.node.agent.context import Context
 from haru.node.cri.errors import CriError
-from haru.node.podworker.observed import GRACE_PERIOD, RUNNING, UNKNOWN, SeenContainer, SeenPod
+from haru.node.podworker.observed import EXITED, GRACE_PERIOD, RUNNING, UNKNOWN, SeenContainer, SeenPod
 from haru.node.probes.probe_exec import Answer
 
 _log = logging.getLogger(__name__)
@@ -102,6 +102,14 @@ class ContainerKiller:
             # What the hook said may be secret: whoever sees events is not told.
             about = container_of(pod, target.seen.name)
             self._context.recorder.event(about, "Warning", "FailedPreStopHook", "PreStopHook failed")
+
+    async def remove(self, pod: Obj, listed: Sequence[SeenContainer]) -> None:
+        """End containers as soon as can be, and remove them; their logs stay. Raises `CriError`."""
+        for one in listed:
+            if one.state != EXITED:
+                self._context.recorder.event(container_of(pod, one.name), "Normal", "Killing", "killing")
+                await self._context.runtime.stop_container(one.id, int(_LEAST_SECONDS))
+            await self._context.runtime.remove_container(one.id)
 
     def kill_all(self, pod: Obj | None, seen: SeenPod, began: float, grace: float, address: str = "") -> bool:
         """Kill running containers, sidecars last; whether none is left. `began` is the time of the first call."""

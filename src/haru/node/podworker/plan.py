@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from haru.kube.container_restarts import CrashLoop, crash_message, is_sidecar
 from haru.kube.meta import Obj
+from haru.node.podworker.all_restarts import to_remove
 from haru.node.podworker.observed import CREATED, EXITED, RUNNING, UNKNOWN, SeenContainer, SeenPod
 from haru.node.podworker.restarts import should_restart
 from haru.proto import cri_pb2 as cri
@@ -59,6 +60,8 @@ class Plan:
     """Names of containers to start, in order."""
     crashing: Mapping[str, str] = field(default_factory=dict)
     """Containers that wait for the end of a pause, each with what is told of it."""
+    removes: tuple[SeenContainer, ...] = ()
+    """All containers are restarted: these are ended and removed first, and nothing else is done."""
     wake_after: float | None = None
     """Seconds until the first pause ends."""
 
@@ -207,6 +210,8 @@ def decide(
     planner = _Planner(pod, seen, probed, pauses, replaced)
     if not usable:
         return _without_sandbox(pod, seen, planner, attempt)
+    if removes := to_remove(pod, seen):
+        return Plan(removes=removes)
     sandbox = seen.sandboxes[0].id
     planner.kill_duplicates()
     planner.ephemeral()

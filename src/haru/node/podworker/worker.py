@@ -232,6 +232,11 @@ class PodWorker:
             return 0.0
         if plan.is_over:
             return 0.0
+        if plan.removes:
+            await self._killer.remove(pod, plan.removes)
+            self._state.reasons.clear()
+            self._state.retry_at.clear()
+            return 0.0
         for kill in kills:
             self._kill(pod, seen, kill, facts)
         await self._cleanup.note(pod)

@@ -123,7 +123,10 @@ def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: Status
         return _unseen(pod, container, known, group)
     newest = history[0]
     state = _state(newest, known, pod, container)
-    last = _ended(history[1], known) if len(history) > 1 and history[1].state == EXITED else None
+    if len(history) > 1 and history[1].state == EXITED:
+        last: Obj | None = _ended(history[1], known)
+    else:
+        last = _earlier_end(by_name(pod, group).get(container["name"]), newest)
     reason = known.reasons.get(container["name"])
     again = group is not EPHEMERAL and not known.is_over and should_restart(pod, container, newest, init=init)
     if "terminated" in state and reason and again:
@@ -145,6 +148,15 @@ def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: Status
     if newest.runs and newest.user is not None:
         status["user"] = {"linux": dict(newest.user)}
     return status | known.resources.get(container["name"], {}) | _volume_mounts(container, known)
+
+
+def _earlier_end(before: Obj | None, newest: SeenContainer) -> Obj | None:
+    """How the start before this one ended, where only the pod's status still says it."""
+    if before is None or not before.get("containerID"):
+        return None
+    if not str(before["containerID"]).endswith(f"//{newest.id}") and "terminated" in (before.get("state") or {}):
+        return dict(before["state"])
+    return before.get("lastState")
 
 
 def _unseen(pod: Obj, container: Mapping[str, Any], known: StatusInputs, group: ContainerGroup) -> Obj:

@@ -9,12 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from haru.kube.container_restarts import is_sidecar
+from haru.kube.container_restarts import is_sidecar, restarts_after
 from haru.kube.meta import Obj, get_condition
 from haru.kube.pod_resize import IN_PROGRESS, PENDING
+from haru.node.podworker.all_restarts import RESTARTING, may_restart_all, tell_removed, to_remove, was_removed
 from haru.node.podworker.observed import SeenPod
 from haru.node.podworker.plan import uses_host_network
-from haru.node.status.container_status import EPHEMERAL, INIT, MAIN, StatusInputs, container_statuses, end_unstarted
+from haru.node.status.container_status import (
+    EPHEMERAL,
+    INIT,
+    MAIN,
+    StatusInputs,
+    by_name,
+    container_statuses,
+    end_unstarted,
+)
 
 TERMINAL = ("Succeeded", "Failed")
 _OWN = frozenset({"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"})
@@ -30,6 +39,7 @@ def pod_status(pod: Obj, seen: SeenPod, known: StatusInputs, now: str) -> Obj:
         return {"phase": "Failed", "reason": known.failure[0], "message": known.failure[1], **started}
     init = container_statuses(pod, seen, known, INIT)
     main = container_statuses(pod, seen, known, MAIN)
+    tell_removed(pod, seen, (*init, *main), by_name(pod, INIT, MAIN).values())
     phase = _phase(pod, init, main, seen, known)
     conditions = _conditions(pod, init, main, phase, seen)
     if phase in TERMINAL:
@@ -82,10 +92,13 @@ def _phase(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], seen: SeenPod, kn
 
 def _phase_of(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], known: StatusInputs) -> str:
     specs = {container["name"]: container for container in pod["spec"].get("initContainers") or ()}
-    never = pod["spec"].get("restartPolicy") == "Never"
     ordinary = [status for status in init if not is_sidecar(specs[status["name"]])]
-    if any(_failed(status) for status in ordinary) and (never or known.is_over):
+    failures = [(specs[status["name"]], end) for status in ordinary if (end := _failure(status)) is not None]
+    if any(known.is_over or not _starts_again(pod, *failure) for failure in failures):
         return "Failed"
+    works = known.is_over or any("running" in status["state"] for status in main)
+    if not works and any(_is_on_its_way(status) for status in ordinary):
+        return "Pending"
     has_begun = any(status["state"].keys() & {"running", "terminated"} or status["lastState"] for status in main)
     pending = [status for status in ordinary if not _succeeded(status)]
     pending += [status for status in init if is_sidecar(specs[status["name"]]) and not status["started"]]
@@ -115,9 +128,20 @@ def _succeeded(status: Obj) -> bool:
     return ended is not None and ended.get("exitCode") == 0
 
 
-def _failed(status: Obj) -> bool:
-    ended = status["state"].get("terminated") or (status["lastState"] or {}).get("terminated")
-    return ended is not None and ended.get("exitCode") != 0
+def _failure(status: Obj) -> Obj | None:
+    """How a container ended last, if not well and if it does not run again."""
+    ended: Obj | None = status["state"].get("terminated")
+    if "waiting" in status["state"]:
+        ended = (status["lastState"] or {}).get("terminated")
+    return ended if ended is not None and ended.get("exitCode") != 0 else None
+
+
+def _starts_again(pod: Obj, container: Obj, end: Obj) -> bool:
+    return was_removed(end) or restarts_after(pod, container, int(end.get("exitCode", 0)), init=True)
+
+
+def _is_on_its_way(status: Obj) -> bool:
+    return "running" in status["state"] or ("waiting" in status["state"] and not status["lastState"])
 
 
 # -- conditions -------------------------------------------------------------------------------------------------------
@@ -140,22 +164,33 @@ def _conditions(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], phase: str, 
     # In the order of the spec, whereas statuses are in that of their names.
     unready += [one["name"] for one in pod["spec"]["containers"] if not are_ready.get(one["name"], True)]
     containers = _ready_containers(phase, unready)
-    return [
+    found = [
         _Condition("PodReadyToStartContainers", networked and phase not in TERMINAL),
-        _initialized(init, sidecars, phase, main),
+        _initialized(pod, init, sidecars, phase, main),
         _Condition("Ready", *_ready(pod, containers)),
         _Condition("ContainersReady", *containers),
         _Condition("PodScheduled", True),
     ]
+    return [*found, _all_restarting(pod, seen, phase)] if may_restart_all(pod) else found
 
 
-def _initialized(init: Sequence[Obj], sidecars: Sequence[Obj], phase: str, main: Sequence[Obj]) -> _Condition:
+def _all_restarting(pod: Obj, seen: SeenPod, phase: str) -> _Condition:
+    if phase in TERMINAL:
+        return _Condition(RESTARTING, False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
+    if to_remove(pod, seen):
+        return _Condition(RESTARTING, True, "RestartAllContainersStarted", "container exited with restart policy rule")
+    return _Condition(RESTARTING, False)
+
+
+def _initialized(pod: Obj, init: Sequence[Obj], sidecars: Sequence[Obj], phase: str, main: Sequence[Obj]) -> _Condition:
     if phase == "Succeeded":
         return _Condition("Initialized", True, "PodCompleted")
     names = {status["name"] for status in sidecars}
     has_begun = any("running" in s["state"] or "terminated" in s["state"] or s["lastState"] for s in main)
     missing = [s["name"] for s in init if not (s["started"] if s["name"] in names else s["ready"])]
-    if not missing or (has_begun and all(name in names for name in missing)):
+    # What was initialized once stays so, also while its init containers run again.
+    was = (get_condition(pod, "Initialized") or {}).get("status") == "True"
+    if not missing or was or (has_begun and all(name in names for name in missing)):
         return _Condition("Initialized", True)
     message = _listed("containers with incomplete status", missing)
     return _Condition("Initialized", False, "ContainersNotInitialized", message)
