@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,6 @@ from haru.kube.container_restarts import CrashLoop
 from haru.kube.errors import StatusError, suppress_status
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
-from haru.kube.names import parse_time
 from haru.kube.pod_claims import FAILED_PREPARE
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
@@ -38,6 +36,7 @@ from haru.node.podworker.failed_mounts import FailedMounts
 from haru.node.podworker.observed import CREATED, EXITED, SeenContainer, SeenPod
 from haru.node.podworker.plan import Kill, Pauses, Plan, container_hash, container_specs, crash_key, decide
 from haru.node.podworker.pod_cleanup import PodCleanup
+from haru.node.podworker.pod_end import DEADLINE_EXCEEDED, OVERDUE, PodEnd, seconds_left
 from haru.node.podworker.resize import PodResizer
 from haru.node.podworker.runtime_status import RuntimeStatus
 from haru.node.podworker.sandboxes import Sandboxes
@@ -50,31 +49,19 @@ from haru.node.status.status_manager import PODS, StatusManager
 _log = logging.getLogger(__name__)
 RUNTIME_CLASSES = known_kind("node.k8s.io/v1", "RuntimeClass")
 _RETRY_SECONDS = 10.0
-OVERDUE = "Pod was active on the node longer than the specified deadline"
 
 
 @dataclass(slots=True)
 class _State:
-    """What a worker has decided of its pod."""
+    """What a worker has decided of its pod's containers."""
 
     pauses: CrashLoop
     reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By container that waits: a reason and a message."""
     retry_at: dict[str, float] = field(default_factory=dict)
     """By container that did not start: when the next attempt may be made, in seconds since the epoch."""
-    failure: tuple[str, str] | None = None
-    is_disrupted: bool = False
-    """The pod goes since its node is under pressure."""
-    is_over: bool = False
-    is_rejected: bool = False
-    is_gone: bool = False
-    """The API does not have the pod."""
     replaced: set[str] = field(default_factory=set)
     """Ids of containers that were killed to be started again."""
-    kill_began: float | None = None
-    grace: float = math.inf
-    """The longest grace period, in seconds, of a pod that is evicted."""
-    is_cleaned: bool = False
 
 
 class PodWorker:
@@ -96,6 +83,7 @@ class PodWorker:
         self._backoff, self._sandbox_backoff = (Backoff(base=1.0, cap=20.0) for _ in range(2))
         intervals = context.options.intervals
         self._state = _State(CrashLoop(intervals.crash_first_seconds, intervals.crash_longest_seconds))
+        self._end = PodEnd()
 
     # -- what others say ----------------------------------------------------------------------------------------------
 
@@ -108,7 +96,7 @@ class PodWorker:
 
     def removed(self) -> None:
         """The pod is no longer in the API, or never was."""
-        self._state.is_gone = True
+        self._end.is_gone = True
         self.wake()
 
     def objects_changed(self) -> None:
@@ -118,14 +106,13 @@ class PodWorker:
 
     def reject(self, reason: str, message: str) -> None:
         """The node does not take the pod."""
-        self._state.failure, self._state.is_over = (reason, f"Pod was rejected: {message}"), True
-        self._state.is_rejected = True
+        self._end.reject(reason, message)
 
     @property
     def evictable(self) -> Obj | None:
         """The pod, unless it ends anyway."""
-        pod, state = self.pod, self._state
-        if pod is None or state.is_over or state.is_gone or pod["metadata"].get("deletionTimestamp"):
+        pod, end = self.pod, self._end
+        if pod is None or end.is_over or end.is_gone or pod["metadata"].get("deletionTimestamp"):
             return None
         return None if (pod.get("status") or {}).get("phase") in TERMINAL else pod
 
@@ -133,15 +120,14 @@ class PodWorker:
         """End the pod within `grace` seconds, as failed; whether it did not end anyway."""
         if self.evictable is None:
             return False
-        self._state.failure, self._state.is_over, self._state.grace = (reason, message), True, grace
-        self._state.is_disrupted = disrupted
+        self._end.evict(reason, message, grace, disrupted=disrupted)
         self.wake()
         return True
 
     @property
     def is_cleaned(self) -> bool:
         """Nothing of the pod is left but its containers' logs."""
-        return self._state.is_cleaned
+        return self._end.is_cleaned
 
     def wake(self) -> None:
         """Sync the pod soon."""
@@ -169,7 +155,7 @@ class PodWorker:
                     async with asyncio.timeout(min(wait, self._context.options.intervals.resync_seconds)):
                         await self._wake.wait()
         finally:
-            self._state.is_cleaned = True
+            self._end.is_cleaned = True
             self._prober.close()
             self._killer.close()
             self._context.objects.forget(self.uid)
@@ -183,15 +169,15 @@ class PodWorker:
         if pod is None:
             return (
                 await self._sync_deleted(None, seen)
-                if self._state.is_gone
+                if self._end.is_gone
                 else self._context.options.intervals.resync_seconds
             )
-        if self._state.is_gone or pod["metadata"].get("deletionTimestamp"):
+        if self._end.is_gone or pod["metadata"].get("deletionTimestamp"):
             return await self._sync_deleted(pod, seen)
         if (pod.get("status") or {}).get("phase") in TERMINAL:
             return await self._sync_terminal(pod, seen)
         left = self._check_deadline(pod)
-        if self._state.is_over:
+        if self._end.is_over:
             if not await self._kill_all(pod, seen):
                 await self._write_status(pod, seen)
                 return self._context.options.intervals.resync_seconds
@@ -205,14 +191,11 @@ class PodWorker:
 
     def _check_deadline(self, pod: Obj) -> float | None:
         """Seconds until the pod has been active for too long; it is over from then on."""
-        allowed, began = pod["spec"].get("activeDeadlineSeconds"), (pod.get("status") or {}).get("startTime")
-        if allowed is None or began is None:
-            return None
-        left = parse_time(began).timestamp() + float(allowed) - time.time()
-        if left <= 0 and not self._state.is_over:
-            self._context.recorder.event(pod, "Normal", "DeadlineExceeded", OVERDUE)
-            self._state.failure, self._state.is_over = ("DeadlineExceeded", OVERDUE), True
-        return max(0.0, left)
+        left = seconds_left(pod)
+        if left == 0.0 and not self._end.is_over:
+            self._context.recorder.event(pod, "Normal", DEADLINE_EXCEEDED, OVERDUE)
+            self._end.fail(DEADLINE_EXCEEDED, OVERDUE)
+        return left
 
     # -- a pod that is to run -----------------------------------------------------------------------------------------
 
@@ -223,7 +206,7 @@ class PodWorker:
         pauses = Pauses(self._state.pauses, time.time())
         plan = decide(allocated, seen, self._prober.results(), pauses, self._state.replaced)
         self._note_crashing(plan, seen)
-        self._state.is_over = self._state.is_over or plan.is_over
+        self._end.is_over = self._end.is_over or plan.is_over
         kills = plan.kills if plan.end_pod else (*plan.kills, *await self._resizer.actuate(allocated, seen))
         pod = self._resizer.allocated(await self._write_status(pod, seen))
         if plan.end_pod:
@@ -390,38 +373,36 @@ class PodWorker:
 
     async def _kill_all(self, pod: Obj | None, seen: SeenPod) -> bool:
         """End containers, then sandboxes; whether nothing of the pod runs."""
-        if self._state.kill_began is None:
-            self._state.kill_began = time.monotonic()
         facts = self._facts(pod, seen) if pod is not None else DownwardFacts()
-        grace = min(grace_of(pod, seen), self._state.grace)
-        if not self._killer.kill_all(pod, seen, self._state.kill_began, grace, next(iter(facts.pod_ips), "")):
+        grace = min(grace_of(pod, seen), self._end.grace)
+        if not self._killer.kill_all(pod, seen, self._end.begin_kill(), grace, next(iter(facts.pod_ips), "")):
             return False
         for sandbox in seen.sandboxes:
             if sandbox.ready:
                 await self._context.runtime.stop_sandbox(sandbox.id)
-        self._state.kill_began = None
+        self._end.kill_began = None
         return True
 
     async def _sync_terminal(self, pod: Obj, seen: SeenPod) -> float:
         """Release devices and volumes of a pod in a terminal phase; its logs stay."""
-        self._state.is_over = True
-        if await self._kill_all(pod, seen) and not self._state.is_cleaned:
+        self._end.is_over = True
+        if await self._kill_all(pod, seen) and not self._end.is_cleaned:
             await self._cleanup.give_back(pod)
-            self._state.is_cleaned = True
+            self._end.is_cleaned = True
         return self._context.options.intervals.resync_seconds
 
     async def _sync_deleted(self, pod: Obj | None, seen: SeenPod) -> float | None:
         """Remove everything of a deleted pod, then the pod itself."""
-        self._state.is_over = True
+        self._end.is_over = True
         self._prober.end_restarts()
         if not await self._kill_all(pod, seen):
-            if pod is not None and not self._state.is_gone:
+            if pod is not None and not self._end.is_gone:
                 await self._write_status(pod, seen)
             return self._context.options.intervals.resync_seconds
-        if pod is not None and not self._state.is_gone and (pod.get("status") or {}).get("phase") not in TERMINAL:
+        if pod is not None and not self._end.is_gone and (pod.get("status") or {}).get("phase") not in TERMINAL:
             pod = await self._write_status(pod, await self._observe(pod))
         await self._cleanup.remove(pod, seen)
-        if pod is not None and not self._state.is_gone:
+        if pod is not None and not self._end.is_gone:
             await self._delete(pod)
         return None
 
@@ -443,10 +424,10 @@ class PodWorker:
             reasons=dict(self._state.reasons),
             probed=self._prober.results(),
             host_ips=self._context.addresses,
-            is_over=self._state.is_over,
-            failure=self._state.failure,
-            is_rejected=self._state.is_rejected,
-            is_disrupted=self._state.is_disrupted,
+            is_over=self._end.is_over,
+            failure=self._end.failure,
+            is_rejected=self._end.is_rejected,
+            is_disrupted=self._end.is_disrupted,
             resources=self._resizer.reported(pod, seen),
             level=self._resizer.level(pod),
             resizes=self._resizer.conditions,
@@ -455,7 +436,7 @@ class PodWorker:
         try:
             answer = await self._status_manager.update(pod, seen, known)
         except StatusError as error:
-            if error.code != 422 or self._state.is_over:
+            if error.code != 422 or self._end.is_over:
                 raise
             # A container was told as ended by mistake. It runs all the same, and its end can be told again.
             _log.warning("pod %s: %s", self._where(), error)
