@@ -324,6 +324,12 @@ def test_restart_of_all_containers_is_told_from_its_cause_to_the_next_starts() -
     assert {entry["lastState"]["terminated"]["reason"] for entry in everything} == {"RestartingAllContainers"}
 
 
+def test_container_has_its_user_after_its_end() -> None:
+    user = {"uid": 1, "gid": 2, "supplementalGroups": [2]}
+    for state in (RUNNING, EXITED):
+        assert told(pod("a"), seen(one("a", state, user=user)))["containerStatuses"][0]["user"] == {"linux": user}
+
+
 def test_init_container_that_a_rule_starts_again_does_not_fail_its_pod() -> None:
     rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}
     again = {"name": "x", "restartPolicy": "Never", "restartPolicyRules": [rule]}

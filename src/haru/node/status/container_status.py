@@ -145,7 +145,7 @@ def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: Status
     }
     if started is not None:
         status["started"] = started
-    if newest.runs and newest.user is not None:
+    if newest.user is not None:
         status["user"] = {"linux": dict(newest.user)}
     return status | known.resources.get(container["name"], {}) | _volume_mounts(container, known)
 
