@@ -123,7 +123,8 @@ class Worker:
         self.seen = SimpleNamespace(containers=[SimpleNamespace(name=name, id=f"{name}-id") for name in names])
         self.evicted: list[tuple[str, str]] = []
 
-    def evict(self, reason: str, message: str) -> bool:
+    def evict(self, reason: str, message: str, grace: float, *, disrupted: bool) -> bool:
+        assert grace == 1.0 and not disrupted
         self.evicted.append((reason, message))
         self.evictable = None
         return True
@@ -150,7 +151,7 @@ class Runtime:
 
 def eviction(tmp_path: Path, runtime: Runtime, *workers: Worker) -> tuple[StorageEviction, list[tuple[Any, ...]]]:
     told: list[tuple[Any, ...]] = []
-    recorder: Any = SimpleNamespace(event=lambda *event: told.append(event[1:]))
+    recorder: Any = SimpleNamespace(event=lambda *event, **_: told.append(event[1:]))
     paths = StoragePaths(tmp_path, tmp_path / "logs", PodVolumes(tmp_path))
     made: Any = StorageEviction(runtime, recorder, paths, lambda: workers)  # type: ignore[arg-type, return-value]
     return made, told

@@ -38,6 +38,9 @@ from containerd_process import Containerd
 BATCH = 8
 QUIET_SECONDS, MOST_SECONDS = 6.0, 45.0
 HARD = {"memory.available": "1Mi", "nodefs.available": "64Mi"}
+SOFT = {"nodefs.available": "200Mi"}
+SOFT_SECONDS, MOST_GRACE = 10, 4
+"""How long a soft threshold is met before a pod goes, and how long it has then at most."""
 _DISK = "size=512m,nr_inodes=100k"
 """Of a node's directory: small, so that a pod can fill it."""
 _GROUPS = Path("/sys/fs/cgroup")
@@ -217,6 +220,9 @@ def _kubelet(side: Side, runtime: Containerd, programs: Path) -> list[str]:
         "podLogsDir": str(side.home / "logs"),
         "volumePluginDir": str(side.home / "plugins"),
         "evictionHard": HARD,
+        "evictionSoft": SOFT,
+        "evictionSoftGracePeriod": dict.fromkeys(SOFT, f"{SOFT_SECONDS}s"),
+        "evictionMaxPodGracePeriod": MOST_GRACE,
         "evictionPressureTransitionPeriod": "1s",
         # Without it, kernel parameters of this machine would be set.
         "featureGates": {"KubeletInUserNamespace": True},
@@ -233,8 +239,10 @@ def _haru_node(side: Side, runtime: Containerd, programs: Path) -> list[str]:
     flags += [f"--container-runtime-endpoint={runtime.endpoint}", f"--pod-logs-dir={side.home / 'logs'}"]
     flags += [f"--cgroup-root=/{_group(side.name)}", "--no-fail-cgroup-v1", "--cluster-dns=10.0.0.10"]
     flags += [f"--cdi-dir={side.home / 'cdi'}", f"--port={free_port()}", "--healthz-port=0"]
-    flags += [f"--eviction-hard={','.join(f'{signal}<{amount}' for signal, amount in HARD.items())}"]
-    flags += ["--eviction-pressure-transition-period=1s"]
+    for kind, amounts in (("hard", HARD), ("soft", SOFT)):
+        flags += [f"--eviction-{kind}={','.join(f'{signal}<{amount}' for signal, amount in amounts.items())}"]
+    flags += [f"--eviction-soft-grace-period={','.join(f'{signal}={SOFT_SECONDS}s' for signal in SOFT)}"]
+    flags += [f"--eviction-max-pod-grace-period={MOST_GRACE}", "--eviction-pressure-transition-period=1s"]
     return [*haru_program("haru"), "node", *flags]
 
 

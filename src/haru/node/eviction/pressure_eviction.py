@@ -16,9 +16,10 @@ from typing import Final
 
 from haru.client.events import EventRecorder, EventType
 from haru.kube.meta import Obj
-from haru.kube.node_admission import EVICTED, is_critical
+from haru.kube.node_admission import is_critical
 from haru.node.agent.options import EvictionOptions
 from haru.node.cri.errors import CriError
+from haru.node.eviction.evict import Eviction, evict
 from haru.node.eviction.image_gc import ImageGcError
 from haru.node.eviction.ranking import Usages, ranked, told
 from haru.node.eviction.signals import Signals
@@ -114,10 +115,8 @@ class PressureEviction:
             if is_critical(pod):
                 continue
             text, notes = told(threshold, pod, usages.get(uid), self.pressure.due, signals.seen)
-            if by_uid[uid].evict(EVICTED, text, self._grace(threshold, pod), disrupted=True):
-                self.recorder.event(pod, "Warning", EVICTED, text, annotations=notes)
-                self.evictions[threshold.signal] += 1
-                _log.info("pod %s: %s", uid, text.strip())
+            why = Eviction(threshold.signal, text, self._grace(threshold, pod), True, notes)
+            if evict(by_uid[uid], why, self.recorder, self.evictions):
                 return by_uid[uid]
         _log.warning("the node is short of %s, and there is no pod to evict", threshold.resource)
         return None

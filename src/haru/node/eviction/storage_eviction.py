@@ -17,11 +17,11 @@ from typing import Final
 
 from haru.client.events import EventRecorder
 from haru.kube.meta import Obj
-from haru.kube.node_admission import EVICTED
 from haru.kube.resources import pod_limits
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.node.eviction.disk_usage import disk_usage
+from haru.node.eviction.evict import Eviction, evict
 from haru.node.eviction.limits import STORAGE, ContainerStorage, PodStorage, excess, has_limits
 from haru.node.eviction.signals import is_on_disk, same_device
 from haru.node.podworker.config import log_directory
@@ -76,10 +76,8 @@ class StorageEviction:
             names = {one.id: one.name for one in worker.seen.containers if one.id in layers}
             used = {name: layers[id_] for id_, name in names.items()}
             found = excess(pod, await asyncio.to_thread(self._measured, pod, used))
-            if found is not None and worker.evict(EVICTED, found.message):
-                self.recorder.event(pod, "Warning", EVICTED, found.message)
-                self.evictions[found.signal] += 1
-                _log.info("pod %s: %s", worker.uid, found.message.strip())
+            if found is not None:
+                evict(worker, Eviction(found.signal, found.message), self.recorder, self.evictions)
 
     async def _layers(self) -> dict[str, ContainerStorage]:
         """What containers have written, by id; nothing where the runtime does not count it."""
