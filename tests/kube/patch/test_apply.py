@@ -297,6 +297,47 @@ def test_duplicate_list_item_in_apply_is_refused() -> None:
     assert nameless["spec"]["template"]["spec"]["containers"] == [{"image": "a"}], "validation asks for the name"
 
 
+def with_env(*values: str) -> dict[str, Any]:
+    """A deployment whose container has the variable A once for each value, and B once."""
+    env = [*({"name": "A", "value": value} for value in values), {"name": "B", "value": "2"}]
+    return deployment(template=template({"name": "c", "env": env}))
+
+
+def env_of(obj: dict[str, Any], manager: str) -> dict[str, Any]:
+    fields = fields_of(obj, manager)
+    assert fields is not None
+    return fields["f:spec"]["f:template"]["f:spec"]["f:containers"]['k:{"name":"c"}']["f:env"]
+
+
+WHOLE = {".": {}, "f:name": {}, "f:value": {}}
+"""A variable of which everything is owned."""
+
+
+def test_items_with_the_same_key_are_owned_as_one_leaf() -> None:
+    created = update(None, with_env("1", "3"), "creator")
+    assert env_of(created, "creator") == {".": {}, 'k:{"name":"A"}': {}, 'k:{"name":"B"}': WHOLE}
+    changed = update(created, {**created, **with_env("1", "4")}, "other")
+    assert env_of(changed, "other") == {'k:{"name":"A"}': {}}
+    assert env_of(changed, "creator") == {".": {}, 'k:{"name":"B"}': WHOLE}
+
+
+def test_items_that_become_one_or_several_change_hands_whole() -> None:
+    created = update(None, with_env("1", "3"), "creator")
+    single = update(created, {**body(created), **with_env("1")}, "creator")
+    assert env_of(single, "creator") == {".": {}, 'k:{"name":"A"}': WHOLE, 'k:{"name":"B"}': WHOLE}
+    again = update(single, {**body(single), **with_env("1", "1")}, "creator")
+    assert env_of(again, "creator") == {".": {}, 'k:{"name":"A"}': {}, 'k:{"name":"B"}': WHOLE}
+
+
+def test_apply_conflicts_with_items_of_the_same_key_and_replaces_them_when_forced() -> None:
+    created = update(None, with_env("1", "3"), "creator")
+    with pytest.raises(StatusError) as refused:
+        apply(created, with_env("1"))
+    path = '.spec.template.spec.containers[name="c"].env[name="A"]'
+    assert refused.value.message == f'Apply failed with 1 conflict: conflict with "creator" using apps/v1: {path}'
+    assert body(apply(created, with_env("1"), force=True))["spec"] == with_env("1")["spec"]
+
+
 def test_applied_managed_fields_are_refused() -> None:
     config = deployment()
     config["metadata"]["managedFields"] = [{"manager": "x"}]

@@ -6,6 +6,7 @@ Sources: sigs.k8s.io/structured-merge-diff `typed`, KEP-555, as behaviour.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from functools import lru_cache
 from types import NoneType
 from typing import Any, Final, NamedTuple
@@ -48,15 +49,35 @@ def _element_of(shape: Shape, item: Any) -> str:
         return "k:{}"
 
 
-def _items(shape: Shape, value: list[Any], path: str, strict: bool) -> dict[str, Any]:
-    """Path element -> item; of items with the same keys the first counts, or none may be when `strict`."""
+@dataclass
+class _Repeated:
+    """The items of a list that have the same keys: one leaf, as long as there are several."""
+
+    items: list[Any]
+
+
+def _items(shape: Shape, value: list[Any]) -> dict[str, Any]:
+    """Path element -> item, or all items that have its keys."""
     found: dict[str, Any] = {}
     for item in value:
-        element = item_element(shape, item) if strict else _element_of(shape, item)
-        if element in found and strict:
-            text = element_text(element)
-            raise bad_request_error(f"{path}: duplicate entries for key {text}")
-        found.setdefault(element, item)
+        element = _element_of(shape, item)
+        if element not in found:
+            found[element] = item
+        elif type(before := found[element]) is _Repeated:
+            before.items.append(item)
+        else:
+            found[element] = _Repeated([before, item])
+    return found
+
+
+def _distinct_items(shape: Shape, value: list[Any], path: str) -> dict[str, Any]:
+    """Path element -> item; none may be there twice."""
+    found: dict[str, Any] = {}
+    for item in value:
+        element = item_element(shape, item)
+        if element in found:
+            raise bad_request_error(f"{path}: duplicate entries for key {element_text(element)}")
+        found[element] = item
     return found
 
 
@@ -64,7 +85,7 @@ def field_set(value: Any, shape: Shape, path: str = "") -> FieldSet:
     """The fields that a configuration sets; lists may not name an item twice."""
     builder = SetBuilder()
     if shape.style in ("keyed", "set"):
-        for element, item in _items(shape, value, path, strict=True).items():
+        for element, item in _distinct_items(shape, value, path).items():
             builder.add(element)
             inner = _deduced(shape.element or ANY, item)
             if inner.style != "leaf" and _is_merged(inner, item):
@@ -101,16 +122,15 @@ def compare(old: Any, new: Any, shape: Shape) -> Comparison:
     found = _Differences(SetBuilder(), SetBuilder())
     changed, removed = found
     if shape.style in ("keyed", "set"):
-        before = _items(shape, old or [], "", strict=False)
-        after = _items(shape, new or [], "", strict=False)
+        before, after = _items(shape, old or []), _items(shape, new or [])
         inner = shape.element or ANY
         for element, item in after.items():
-            if element in before:
-                _compare_present(element, before[element], item, inner, found)
-            else:
+            if element not in before or _number_changed(before[element], item):
                 _add_all(changed, element, item, inner)
+            else:
+                _compare_present(element, before[element], item, inner, found)
         for element, item in before.items():
-            if element not in after:
+            if element not in after or _number_changed(item, after[element]):
                 _add_all(removed, element, item, inner)
         return Comparison(changed.build(), removed.build())
     if old is None:  # nothing of it is there, so that nothing in it has the value of a new one
@@ -130,6 +150,11 @@ def compare(old: Any, new: Any, shape: Shape) -> Comparison:
         if key not in new:
             _add_all(removed, "f:" + key, item, shape.field(key))
     return Comparison(changed.build(), removed.build())
+
+
+def _number_changed(old: Any, new: Any) -> bool:
+    """Whether one item has become several of its keys, or the other way round: what is owned of them is another."""
+    return (type(old) is _Repeated) != (type(new) is _Repeated)
 
 
 def _compare_present(element: str, old: Any, new: Any, shape: Shape, found: _Differences) -> None:
@@ -154,7 +179,7 @@ def _add_all(builder: SetBuilder, element: str, value: Any, shape: Shape) -> Non
         return
     inner = SetBuilder()
     if shape.style in ("keyed", "set"):
-        for name, item in _items(shape, value, "", strict=False).items():
+        for name, item in _items(shape, value).items():
             _add_all(inner, name, item, shape.element or ANY)
     elif _CONTAINER_TYPES.isdisjoint(map(type, value.values())):
         builder.below(element, _named(tuple(value)))
@@ -228,7 +253,7 @@ _set_by_lists: FIFOCache[tuple[Shape, bytes], dict[str, Any]] = FIFOCache(_KEPT_
 
 
 def _items_set_by(value: list[Any], shape: Shape) -> dict[str, Any]:
-    items, inner = _items(shape, value, "", strict=False), shape.element or ANY
+    items, inner = _items(shape, value), shape.element or ANY
     return {element: _set_by(items[element], inner) for element in sorted(items)}
 
 
@@ -256,11 +281,11 @@ def merge(live: Any, applied: Any, shape: Shape) -> Any:
 def _merge_lists(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]:
     """Applied items in their order; live-only items stay before the live item that followed them.
 
-    What is twice in the live list stays so, unless it is applied.
+    What is twice in the live list stays so, unless it is applied: then nothing of it is left.
     """
     named = [(_element_of(shape, item), item) for item in live]
-    theirs = dict(reversed(named))
-    ours = _items(shape, applied, "", strict=False)
+    theirs = {name: None if type(item) is _Repeated else item for name, item in _items(shape, live).items()}
+    ours = {name: item.items[0] if type(item) is _Repeated else item for name, item in _items(shape, applied).items()}
     element = shape.element or ANY
     result = []
     waiting = deque(ours)
