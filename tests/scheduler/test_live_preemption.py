@@ -217,6 +217,34 @@ def test_eviction_of_a_group_goes_on_after_a_restart_though_who_was_deleted_is_g
     play(scenario)
 
 
+@pytest.mark.parametrize("size", [0, 2], ids=["pod", "gang"])
+def test_half_a_gang_of_less_importance_is_evicted_as_soon_as_it_is_whole(size: int) -> None:
+    """While a member has a promised place, that is kept from everybody, and the other member is evicted in vain."""
+
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        for name in ("n1", "n2"):
+            await bench.node(name)
+        await bench.gang("w", 2, priorityClassName="low")
+        await bench.pod("runs", cpu="4", group="w", priorityClassName="low", nodeName="n1")
+        await bench.pod("promised", cpu="4", group="w", priorityClassName="low", schedulerName="somebody")
+        await bench.api.patch(PODS, "promised", {"status": {"nominatedNodeName": "n2"}}, NS, "merge", "status")
+        if size:
+            await gang(bench, "urgent", size, "high")
+        else:
+            where = {"nodeSelector": {"kubernetes.io/hostname": "n2"}}
+            await bench.pod("urgent", cpu="4", priorityClassName="high", **where)
+        await asyncio.sleep(20)
+        assert not await going(bench)
+        target = {"apiVersion": "v1", "kind": "Node", "name": "n2"}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "promised"}, "target": target}
+        await bench.api.create_subresource(PODS, "promised", "binding", binding, NS)
+        await asyncio.sleep(2)
+        assert await going(bench) == ({"runs", "promised"} if size else {"promised"})
+
+    play(scenario)
+
+
 def test_preemptor_is_not_tried_before_its_devices_are_free() -> None:
     """Each attempt in vain would lengthen its backoff, for which less important work does not wait."""
 

@@ -18,7 +18,7 @@ from haru.client.events import EventRecorder
 from haru.engine import Decision, Options, Snapshot
 from haru.engine.framework import MetricsRecorder
 from haru.engine.podgroup import members_needed, required_members
-from haru.engine.preemption import blocking_reservation, keeps_nomination
+from haru.engine.preemption import blocking_reservation, has_places_kept_from_all, keeps_nomination
 from haru.engine.state import GroupKey, MemberDecision, PodInfo, PodKey
 from haru.gangs import is_translated
 from haru.kube.meta import Obj
@@ -287,7 +287,8 @@ class SchedulingCycle:
             if members and blocking_reservation(snapshot, members, groups=self._state.config.groups, now=self._now()):
                 plugins |= queueing_hints.RESERVATION
         preemptor = group_object(self._state.cluster.snapshot(), unit) or next(iter(pods.values()))
-        if self.binding_cycle.is_binding_below(priority_of(preemptor)):
+        is_kept = self._state.config.groups and has_places_kept_from_all(snapshot)
+        if is_kept or self.binding_cycle.is_binding_below(priority_of(preemptor)):
             plugins |= queueing_hints.PREEMPTION
         return queueing_hints.rejecting(plugins, pods.values())
 

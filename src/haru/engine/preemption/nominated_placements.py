@@ -307,6 +307,12 @@ def has_promised_places(snapshot: ClusterView, key: GroupKey) -> bool:
     return any(placement.pod.group == key for placement in nominated_placements(snapshot))
 
 
+def has_places_kept_from_all(snapshot: ClusterView) -> bool:
+    """Tell whether half a gang keeps places from everybody. A preemptor may evict it once they are taken."""
+    found = {placement.pod.group for placement in nominated_placements(snapshot)}
+    return any(group is not None and keeps_places_from_all(snapshot, group) for group in found)
+
+
 def _with_placements(snapshot: Snapshot, kept: Iterable[NominatedPlacement]) -> Snapshot:
     """Return the snapshot with the nominated pods assumed in their places."""
     nodes: dict[str, NodeInfo | None] = {}
