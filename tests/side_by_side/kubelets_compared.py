@@ -5,8 +5,8 @@
 
 The folder holds kube-apiserver and kubelet; `etcd`, `kubectl`, `containerd`, `runc` and a static busybox are on PATH.
 It needs root, and listens on the loopback alone. Both nodes are of one kube-apiserver. After each step of a case its
-pods come to rest, and each difference between their statuses and events is printed once. Times, uids, addresses, ids
-and counts of restarts do not count. Exit code 1 if anything differs; to read, not to
+pods come to rest, and each difference is printed once: between their statuses and events, and between the images of the
+nodes. Times, uids, addresses, ids and counts of restarts do not count. Exit code 1 if anything differs; to read, not to
 pass: the moment at which a crashing container is looked at makes differences, too.
 """
 
@@ -33,16 +33,18 @@ from benchmarks.processes import started
 from kubelet_cases import CASES, DIRECTORY, NODE, Step
 from manifests import Obj
 
-from containerd_process import Containerd
+from containerd_process import Containerd, busybox_image
 
 BATCH = 8
 QUIET_SECONDS, MOST_SECONDS = 6.0, 45.0
-HARD = {"memory.available": "1Mi", "nodefs.available": "64Mi"}
+HARD = {"memory.available": "1Mi", "nodefs.available": "64Mi", "imagefs.available": "100Mi"}
 SOFT = {"nodefs.available": "200Mi"}
 SOFT_SECONDS, MOST_GRACE = 10, 4
 """How long a soft threshold is met before a pod goes, and how long it has then at most."""
-_DISK = "size=512m,nr_inodes=100k"
-"""Of a node's directory: small, so that a pod can fill it."""
+_DISKS = {"n": "size=512m,nr_inodes=100k", "m": "size=600m"}
+"""Of a node's directory, and of its runtime: small, so that a pod can fill them."""
+_UNUSED = ("haru.test/unused:1", 100 << 20)
+"""The name and the size of an image that no pod has."""
 _GROUPS = Path("/sys/fs/cgroup")
 _VARIES = re.compile(
     r"uid|resourceVersion|managedFields|[a-z]+Timestamp|[a-zA-Z]+Time|(started|finished)At|containerID|imageID|image"
@@ -86,6 +88,17 @@ class Side:
             "items"
         ]
         return found
+
+    @property
+    def runtime(self) -> Path:
+        """The directory of its container runtime."""
+        return self.home / "m" / "r"
+
+    def images(self) -> list[str]:
+        """The images that its runtime has."""
+        command = ["ctr", "-a", str(self.runtime / "containerd.sock"), "-n", "k8s.io", "images", "ls", "-q"]
+        names = subprocess.run(command, text=True, capture_output=True, check=True).stdout.split()
+        return sorted(name for name in names if name.startswith("haru.test/"))
 
     def carry_out(self, namespace: str, step: Step) -> None:
         """Do one step of a case."""
@@ -161,7 +174,10 @@ def compared(sides: tuple[Side, Side], names: Sequence[str], number: int) -> int
             for name in names:
                 side.carry_out(namespace, CASES[name][step] if step < len(CASES[name]) else [])
         settle(sides, namespaces)
-        first, second = (told(side, namespace) for side, namespace in zip(sides, namespaces, strict=True))
+        first, second = (
+            {**told(side, namespace), "images of the node": side.images()}
+            for side, namespace in zip(sides, namespaces, strict=True)
+        )
         for pod in sorted(first.keys() | second.keys()):
             lines = difflib.unified_diff(
                 first.get(pod, []), second.get(pod, []), *(s.name for s in sides), lineterm="", n=2
@@ -183,12 +199,15 @@ def nodes(programs: Path, home: Path) -> Iterator[tuple[Side, Side]]:
         sides = tuple(Side(name, server.kubeconfig, home / name) for name in ("kubelet", "haru"))
         for side in sides:
             (side.home / "host").mkdir(parents=True)
-            (side.home / "n").mkdir()
-            subprocess.run(["mount", "-t", "tmpfs", "-o", _DISK, "tmpfs", str(side.home / "n")], check=True)
-            runtime = Containerd(side.home / "r")
+            for name, disk in _DISKS.items():
+                (side.home / name).mkdir()
+                subprocess.run(["mount", "-t", "tmpfs", "-o", disk, "tmpfs", str(side.home / name)], check=True)
+            runtime = Containerd(side.runtime)
             stack.callback(_leave, side)
             stack.callback(runtime.stop)
             runtime.start()
+            runtime.add_image(busybox_image(_UNUSED[0], {"file": os.urandom(_UNUSED[1])}))
+            (side.runtime / "image.tar").unlink()
             _make_groups(side.name)
             command = _kubelet if side.name == "kubelet" else _haru_node
             stack.enter_context(started(command(side, runtime, programs), side.home / "log"))
@@ -224,6 +243,7 @@ def _kubelet(side: Side, runtime: Containerd, programs: Path) -> list[str]:
         "evictionSoftGracePeriod": dict.fromkeys(SOFT, f"{SOFT_SECONDS}s"),
         "evictionMaxPodGracePeriod": MOST_GRACE,
         "evictionPressureTransitionPeriod": "1s",
+        "imageMinimumGCAge": "1s",
         # Without it, kernel parameters of this machine would be set.
         "featureGates": {"KubeletInUserNamespace": True},
     }
@@ -243,6 +263,7 @@ def _haru_node(side: Side, runtime: Containerd, programs: Path) -> list[str]:
         flags += [f"--eviction-{kind}={','.join(f'{signal}<{amount}' for signal, amount in amounts.items())}"]
     flags += [f"--eviction-soft-grace-period={','.join(f'{signal}={SOFT_SECONDS}s' for signal in SOFT)}"]
     flags += [f"--eviction-max-pod-grace-period={MOST_GRACE}", "--eviction-pressure-transition-period=1s"]
+    flags += ["--minimum-image-ttl-duration=1s"]
     return [*haru_program("haru"), "node", *flags]
 
 
