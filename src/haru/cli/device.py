@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from haru.cli.connection import add_connection_arguments, connect, told_as_usage
 from haru.cli.main import UsageError
 from haru.kube.meta import Obj
+from haru.kube.node_taints import taint_text
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
@@ -218,11 +219,11 @@ def _to_text(change: _Change, dry_run: bool) -> Iterator[str]:
         yield f"{change.device}: `haru device taint` put no such taint there"
     for rule in change.rules:
         name = rule["metadata"]["name"]
-        yield f"{change.device}: {_taint_text(rule['spec']['taint'])} by DeviceTaintRule {name}: {done}"
+        yield f"{change.device}: {taint_text(rule['spec']['taint'])} by DeviceTaintRule {name}: {done}"
     if change.action in ("Deleted", "NotFound"):
         for taint, of_rule in change.remaining:
             by = f"DeviceTaintRule {of_rule}" if of_rule else f"its driver {change.device.driver}"
-            yield f"remains {_taint_text(taint)}, by {by}"
+            yield f"remains {taint_text(taint)}, by {by}"
         if not change.remaining:
             yield "no taint remains on it"
         return
@@ -238,8 +239,3 @@ def _to_text(change: _Change, dry_run: bool) -> Iterator[str]:
         from haru.explain.changes import listed
 
         yield f"this taint is not on other parts of the same hardware: {listed(change.parts_beside)}"
-
-
-def _taint_text(taint: Obj) -> str:
-    value = f"={taint['value']}" if taint.get("value") else ""
-    return f"{taint['key']}{value}:{taint['effect']}"

@@ -1,4 +1,4 @@
-"""Taints of nodes as flags and selectors of taints write them."""
+"""Taints as flags and kubectl write them."""
 
 from __future__ import annotations
 
@@ -18,3 +18,9 @@ def parse_taint(text: str, *, with_effect: bool = True) -> Obj:
         form = "KEY[=VALUE]:EFFECT" if with_effect else "KEY[=VALUE][:EFFECT]"
         raise ValueError(f'"{text}": write {form} with one of {", ".join(EFFECTS)}')
     return {name: found[name] for name in ("key", "value", "effect") if found[name]}
+
+
+def taint_text(taint: Obj) -> str:
+    """A taint as kubectl writes it: `KEY=VALUE:EFFECT`, or `KEY:EFFECT`."""
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint['key']}{value}:{taint['effect']}"

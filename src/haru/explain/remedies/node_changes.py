@@ -12,6 +12,7 @@ from haru.explain.remedies.node_openings import Openings
 from haru.explain.render.wording import counted
 from haru.kube.meta import Obj
 from haru.kube.node_labels import is_found_out
+from haru.kube.node_taints import taint_text
 
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _LASTING = 14
@@ -77,7 +78,7 @@ def _opened(openings: Openings, names: Sequence[str]) -> Iterator[Remedy]:
 
 
 def _texts(taints: Sequence[Obj]) -> str:
-    return listed([f"{t['key']}={t.get('value') or ''}:{t['effect']}" for t in taints])
+    return listed([taint_text(taint) for taint in taints])
 
 
 def _mended(node: Obj) -> Obj:

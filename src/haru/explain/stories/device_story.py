@@ -15,6 +15,7 @@ from haru.explain.results import DeviceStory
 from haru.explain.stories.inventory import beside, nodes_of, states_of, views_of
 from haru.explain.stories.values import DeviceState, Wanting
 from haru.explain.stories.waiters import waiting_for_device
+from haru.kube.node_taints import taint_text
 
 _MOST_NODES = 16
 _BILLION = 10**9
@@ -114,7 +115,7 @@ def _of_node(snapshot: Snapshot, name: str, state: DeviceState) -> list[Reason]:
     if hypothesis.is_cordoned(info.spec.obj):
         found.append(Reason("NodeUnschedulable", f"its node {name} is cordoned", {"node": name}))
     for taint in filter(hypothesis.repels, info.taints):
-        text = f"{taint['key']}={taint.get('value') or ''}:{taint['effect']}"
+        text = taint_text(taint)
         found.append(Reason("NodeTaints", f"its node {name} has the taint {text}", {"node": name, "taint": text}))
     return found
 

@@ -20,6 +20,7 @@ from haru.explain.results import NodeStory
 from haru.explain.stories.inventory import states_of, views_of
 from haru.explain.stories.values import Amount, DeviceState, NodeState, Wanting
 from haru.explain.stories.waiters import waiting_for_node
+from haru.kube.node_taints import taint_text
 
 _OF_ROOM = frozenset({"InsufficientResource", "TooManyPods"})
 
@@ -119,7 +120,7 @@ def _closed(info: NodeInfo) -> list[Reason]:
     if hypothesis.is_cordoned(info.spec.obj):
         found.append(Reason("NodeUnschedulable", "it is cordoned"))
     for taint in filter(hypothesis.repels, info.taints):
-        text = f"{taint['key']}={taint.get('value') or ''}:{taint['effect']}"
+        text = taint_text(taint)
         found.append(Reason("NodeTaints", f"it has the taint {text}", {"taint": text}))
     return found
 

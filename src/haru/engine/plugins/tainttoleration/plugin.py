@@ -26,6 +26,7 @@ from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
 from haru.kube.meta import Obj, tolerates, toleration_matches
 from haru.kube.names import parse_time
+from haru.kube.node_taints import taint_text
 
 
 def no_execute_taints(node: Mapping[str, Any]) -> list[Obj]:
@@ -56,7 +57,7 @@ def taint_toleration(pod: PodInfo) -> NodeFilter:
         taint = untolerated_taint(pod, node.taints) if node.taints else None
         if taint is None:
             return PASS
-        named = {"taint": f"{taint['key']}={taint.get('value') or ''}:{taint['effect']}"}
+        named = {"taint": taint_text(taint)}
         return (refuse("TaintToleration", "NodeTaints", message, named),)
 
     return check
