@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from engine_objects import Obj, allocated, allocation, claim, device_class, node, options, pod, resource_slice
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from haru.engine import decide
 from haru.engine.dra.model.model import Features, NodeView
+from haru.engine.equivalence import filter_results
 from haru.engine.equivalence.claim_query import ClaimQuery
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.equivalence.filter_results import FilterResultCache
 from haru.engine.equivalence.node_class_index import NodeClassIndex
 from haru.engine.equivalence.node_feasibility import NodeFeasibility
+from haru.engine.framework.interfaces import FilterFailure
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
+from haru.engine.podgroup.filter_node import FilterPlan
 from haru.engine.state import node_equivalence_classes
 from haru.engine.state.cache import SchedulerCache, Snapshot
 from haru.engine.state.node_info import NodeInfo
@@ -137,6 +141,11 @@ def test_node_equivalence_class_answers_like_each_of_its_nodes(found: list[Obj],
         if one_by_one:
             every._can_filter_classes = lambda feasibility, demand: False  # type: ignore[method-assign]
         boards.append(told(seen, every, info, demand))
+    assert_same(overlay, *boards)
+
+
+def assert_same(overlay: Overlay, *boards: tuple[NodeFeasibility | None, str]) -> None:
+    """Compare what classes of nodes answer with what the nodes do."""
     (lots, failed), (single, expected) = boards
     assert failed == expected
     if lots is None or single is None:
@@ -198,6 +207,28 @@ def test_pod_of_new_shape_sees_shared_devices_that_came_late() -> None:
         cluster.apply(resource_slice(NODES[3], [{"name": "shared", "allowMultipleAllocations": True}]))
 
 
+@settings(deadline=None)
+@given(st.lists(STEPS, min_size=2, max_size=6), st.sampled_from(sorted(PODS)))
+def test_nodes_that_changed_answer_by_class_like_nodes_asked_one_by_one(rounds: list[Any], kind: str) -> None:
+    objects = [made for name in NODES for made in changes(name)[0]]
+    cluster = SchedulerCache.of([device_class(), *objects, *PODS[kind]()])
+    for steps in rounds:
+        for name, number, comes in steps:
+            for obj in changes(name)[number]:
+                (cluster.apply if comes else cluster.remove)(obj)
+        kept, boards = cluster.snapshot(), []
+        for snapshot in (kept, replace(kept, decision_cache=DecisionCache())):
+            overlay, info = Overlay(snapshot), snapshot.pods["default/p"]
+            demand = device_demand_of(overlay, info, None, options())
+            assert isinstance(demand, DeviceDemand)
+            every = FilterResultCache(overlay, options(), snapshot.node_names)
+            if snapshot is not kept:
+                every._can_filter_classes = lambda feasibility, demand: False  # type: ignore[method-assign]
+            with patch.object(filter_results, "_FEW", 1):
+                boards.append(told(snapshot, every, info, demand))
+        assert_same(overlay, *boards)
+
+
 def test_pod_of_new_shape_looks_at_the_changed_nodes_only() -> None:
     def calls(nodes: int) -> int:
         names = [f"n{number:04}" for number in range(nodes)]
@@ -213,6 +244,28 @@ def test_pod_of_new_shape_looks_at_the_changed_nodes_only() -> None:
         return counted
 
     assert calls(800) < 1.2 * calls(200)
+
+
+def test_one_of_the_nodes_that_changed_alike_is_filtered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = SchedulerCache.of([node(f"n{number:02}", cpu="4") for number in range(20)])
+    checked: list[str] = []
+    check = FilterPlan.check
+
+    def counted(plan: FilterPlan, info: NodeInfo) -> Sequence[FilterFailure]:
+        checked.append(info.name)
+        return check(plan, info)
+
+    monkeypatch.setattr(FilterPlan, "check", counted)
+    for changed, cpu, expected in ((0, "", "n"), (12, "4", "n1"), (12, "3", "n")):
+        for number in range(changed):
+            cluster.apply(pod(f"p{number}", cpu=cpu, node=f"n{number:02}"))
+        waiting = pod(f"w{cpu}", cpu="1")
+        cluster.apply(waiting)
+        checked.clear()
+        found = decide(cluster.snapshot(), [waiting], group=None, options=options()).members[0].node
+        assert found is not None and found.startswith(expected)
+        cluster.remove(waiting)
+        assert len(checked) <= 2  # of the nodes that have changed, and then the chosen one
 
 
 def test_node_that_takes_the_number_of_a_dropped_one_gets_its_own_devices() -> None:

@@ -40,7 +40,7 @@ from haru.engine.podgroup.filter_node import (
     preference,
     unavailable,
 )
-from haru.engine.state.node_equivalence_classes import NodeEquivalenceClass
+from haru.engine.state.node_equivalence_classes import NodeEquivalenceClass, classes_among
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import ChangeCursor, Overlay, present_node
 from haru.engine.state.pod_info import PodInfo
@@ -57,6 +57,8 @@ _MAX_NAMING = 32
 """Signatures that name nodes: each pod of a DaemonSet has one, and explanations try pods on one set after the other."""
 _MAX_PROFILES = 4
 _MAX_FAILURES = 1024
+_FEW = 8
+"""Fewer nodes than these are not sorted into classes."""
 _MANY = 500
 """For so many nodes of a class it pays to look up the devices of all nodes at once."""
 
@@ -287,6 +289,7 @@ class FilterResultCache:
             return
         for name in stale:
             feasibility.forget(name)
+        for name in stale if not self._filter_alike(feasibility, demand, stale) else ():
             node = present_node(self._overlay, name)
             if node is not None:
                 self.filter_node(feasibility, pod, demand, node)
@@ -334,6 +337,22 @@ class FilterResultCache:
             node = present_node(self._overlay, name)
             if node is not None:
                 self.filter_node(feasibility, pod, demand, node)
+        return True
+
+    def _filter_alike(self, feasibility: NodeFeasibility, demand: DeviceDemand, stale: Sequence[str]) -> bool:
+        """Filter one node of each class among some nodes; return False if every node has to be filtered."""
+        if len(stale) < _FEW or self._differing or self._overlay.touched:
+            return False
+        if not self._can_filter_classes(feasibility, demand):
+            return False
+        snapshot = self._overlay.snapshot
+        try:
+            for one in classes_among(stale, snapshot.nodes, snapshot.classified_nodes).values():
+                self._filter_class(feasibility, demand, one, one.names)
+        except AllocationError:
+            for name in stale:
+                feasibility.forget(name)
+            return False
         return True
 
     def _filter_class(

@@ -18,6 +18,8 @@ from haru.engine.state.decision import Reason
 from haru.engine.state.overlay import ChangeCursor, Overlay
 from haru.kube.meta import Obj
 
+_FEW_OF = 64
+"""Fewer names than one for so many that are there are inserted one by one; more are sorted in."""
 _MOST_NEXT_RESULTS = 1000
 _SPARE_NEXT_RESULTS = 64
 """Besides two for each node: nodes that come and go in use come back to what they were."""
@@ -59,6 +61,9 @@ class ScoreIndex:
         if members is None:
             self._members[key] = list(names)
             self._best = None
+        elif len(names) < len(members) // _FEW_OF:
+            for name in names:
+                insort(members, name)
         else:
             members += names
             members.sort()

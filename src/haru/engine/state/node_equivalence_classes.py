@@ -36,6 +36,27 @@ class NodeEquivalenceClass(NamedTuple):
     names: list[str]
 
 
+def classes_among(
+    names: Sequence[str], nodes: Mapping[str, NodeInfo], classified: Classified | None
+) -> dict[Hashable, NodeEquivalenceClass]:
+    """Return the classes of those of some nodes that are present, by what is equal in each."""
+    found: dict[Hashable, NodeEquivalenceClass] = {}
+    seen = all_of(classified, names) if classified is not None else (None,) * len(names)
+    for name, info, own in zip(names, values_of(nodes, names), seen, strict=True):
+        spec = info.spec if info is not None else ABSENT
+        if info is None or spec is ABSENT:
+            continue
+        device_class = own.node_device_class if own is not None else None
+        # As `_key` has it; a call for each node would cost as much again.
+        key: Hashable = (spec.kind, info.load, info.affine, not spec.images, device_class)
+        node_class = found.get(key)
+        if node_class is None:
+            found[key] = NodeEquivalenceClass(info, device_class, [name])
+        else:
+            node_class.names.append(name)
+    return found
+
+
 class NodeEquivalenceIndex:
     """The classes of the nodes of the last snapshot that was asked about."""
 
@@ -78,20 +99,7 @@ class NodeEquivalenceIndex:
 
     def _build(self, names: tuple[str, ...], nodes: Mapping[str, NodeInfo], classified: Classified | None) -> None:
         """Find the classes of all nodes."""
-        found: dict[Hashable, NodeEquivalenceClass] = {}
-        seen = all_of(classified, names) if classified is not None else (None,) * len(names)
-        for name, info, own in zip(names, values_of(nodes, names), seen, strict=True):
-            spec = info.spec if info is not None else ABSENT
-            if info is None or spec is ABSENT:
-                continue
-            device_class = own.node_device_class if own is not None else None
-            # As `_key` has it; a call for each node would cost as much again.
-            key: Hashable = (spec.kind, info.load, info.affine, not spec.images, device_class)
-            node_class = found.get(key)
-            if node_class is None:
-                found[key] = NodeEquivalenceClass(info, device_class, [name])
-            else:
-                node_class.names.append(name)
+        found = classes_among(names, nodes, classified)
         key_of: dict[str, Hashable] = {}
         for key, node_class in found.items():
             key_of.update(dict.fromkeys(node_class.names, key))
