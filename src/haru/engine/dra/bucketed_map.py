@@ -101,11 +101,16 @@ class Bucketed(Generic[K, V]):
         """The keys that have another value there; cheap between maps of one origin."""
         if not isinstance(other, Bucketed):
             return _differing(self, other)
-        found: set[K] = set()
+        # The entries of buckets that differ are put together: what runs for each of them is not Python's.
+        ours: dict[K, V] = {}
+        theirs: dict[K, V] = {}
         for branch, their_branch in _unlike(self._branches, other._branches):
             for row, their_row in _unlike(branch, their_branch):
-                for own, their in _unlike(row, their_row):
-                    found.update([key for key in own.keys() | their.keys() if own.get(key) is not their.get(key)])
+                for own, their in compress(zip(row, their_row, strict=True), map(is_not, row, their_row)):
+                    ours.update(own)
+                    theirs.update(their)
+        found = set(compress(ours, map(is_not, ours.values(), map(theirs.get, ours))))
+        found.update(theirs.keys() - ours.keys())
         return found
 
 

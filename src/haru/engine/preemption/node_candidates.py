@@ -46,6 +46,7 @@ class NodeCandidates:
         self._priority = preemptor.priority
         self._search = search
         self._index = VictimIndex.of(base, groups=preemptor.info.options.gates.groups)
+        self._units_on = self._index.known_on
         self._filters_units = bool(preemptor.info.options.preemption.minimum_run_time)
         self._reorders = bool(search.evicted or base.objects("PodDisruptionBudget"))
         # Steps are those of all units on a node, in the order of their importance.
@@ -63,7 +64,7 @@ class NodeCandidates:
         """Tell whether the pod may evict something on a node."""
         if self._filters_units:
             return bool(self.units(node))
-        units = self._index.units_on(node)
+        units = self._units_on.get(node) or self._index.units_on(node)
         return bool(units) and units[-1].priority < self._priority
 
     def exceeds(self, node: str, cost: Cost) -> bool:
@@ -73,10 +74,10 @@ class NodeCandidates:
         """
         if self._counter is None or self._reorders:
             return False
-        units = self._index.units_on(node)
+        units = self._units_on.get(node) or self._index.units_on(node)
         try:
             dear = units[0].priority < self._priority and units[-1].cost > cost
-            return dear and self._counter.fits_when_empty(node)
+            return dear and self._counter.fits_when_empty(node, units)
         except (AllocationError, OutOfBudgetError):
             return False
 

@@ -139,9 +139,8 @@ class NodeCounter:
             return self._new_steps(node, 0) if self.count_by_arithmetic(node) == 0 else None
         return None if known.initial_count else known
 
-    def fits_when_empty(self, node: str) -> bool:
-        """Tell whether a full node is known to take a member once all units of the index on it are removed."""
-        units = self.units_on(node)
+    def fits_when_empty(self, node: str, units: Sequence[DisruptionUnit]) -> bool:
+        """Tell whether a full node is known to take a member once all `units` of the index on it are removed."""
         known = self._emptied.get(node)
         if known is None or known[0] is not units:
             known = self._emptied[node] = units, self._fits_without(units, node)

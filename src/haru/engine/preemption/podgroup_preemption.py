@@ -153,7 +153,7 @@ class Search:
         """
         order = reprieve_order(self._base, units, self.evicted)
         if self._is_complete(order):
-            order = replace(order, complete=True)
+            order = ReprieveOrder(order.units, order.guarded, complete=True)
         return self.least(order, attrgetter("priority"), refused=refused)
 
     def victims_in(self, order: ReprieveOrder, node: str) -> Victims | None:
@@ -196,7 +196,7 @@ class Search:
             if self._preemptor.info.key is not None or places is None:
                 raise UnansweredError(Reason("SelectorError", str(error))) from error
             capacity = None  # No device beyond those that suit the pod is asked then.
-        preemptor = self._preemptor if places is None else replace(self._preemptor, places=places)
+        preemptor = self._preemptor if places is None else Preemptor(self._preemptor.info, places)
         trial = _EvictionTrial(self._base, preemptor, order.units, capacity, enough)
         if trial.fit < preemptor.info.needed:
             return None
@@ -323,7 +323,7 @@ def _never(snapshot: Snapshot, preemptor: Preemptor) -> bool:
 def nominated(base: Snapshot, refused: Decision, preemptor: Preemptor, victims: Victims) -> Decision | None:
     """Nominate the members to places free after the evictions; None if there are none. Raises UnansweredError."""
     after_evictions = without_pods(base, [pod for unit in victims.units for pod in unit.leaving])
-    attempt = FeasibilityOracle(replace(preemptor, places=victims.places)).place(after_evictions, victims.fit)
+    attempt = FeasibilityOracle(Preemptor(preemptor.info, victims.places)).place(after_evictions, victims.fit)
     if attempt is None:
         return None
     evictions = tuple(eviction for unit in victims.units for eviction in unit.evictions())

@@ -56,7 +56,8 @@ class VictimIndex:
         ] = {}  # with the nodes that have pods of the group
         self._whole_on: dict[str, set[GroupKey]] = {}
         self._promised_on: dict[str, set[GroupKey]] = {}  # by node, where there are any: groups with promised members
-        self._on: dict[str, tuple[DisruptionUnit, ...]] = {}  # by node, computed when asked for
+        self.known_on: dict[str, tuple[DisruptionUnit, ...]] = {}
+        """By node that was asked for: what `units_on` returns."""
         self._least: dict[str, Rank] = {}
         """By node, where it was asked for: the rank of its least important unit."""
         self._dropped: dict[str, Rank] = {}
@@ -81,11 +82,11 @@ class VictimIndex:
 
     def units_on(self, node: str) -> tuple[DisruptionUnit, ...]:
         """Return all units with pods on a node, most important first; the same object while these stay."""
-        found = self._on.get(node)
+        found = self.known_on.get(node)
         if found is None:
             wholes = [self._whole[key][0] for key in self._whole_on.get(node, ())]
             units = sorted((*self._single.get(node, ()), *wholes), key=_RANK)
-            found = self._on[node] = tuple(units)
+            found = self.known_on[node] = tuple(units)
         return found
 
     def least_rank_on(self, node: str) -> Rank | None:
@@ -203,7 +204,7 @@ class VictimIndex:
 
     def _forget(self, nodes: Collection[str]) -> None:
         for name in nodes:
-            self._on.pop(name, None)
+            self.known_on.pop(name, None)
         self.changes.add(nodes)
 
 
