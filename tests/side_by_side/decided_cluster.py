@@ -1,0 +1,257 @@
+"""The cluster of `decisions_compared`: what is written to it, and what kube-scheduler has made of it.
+
+It has no controllers: claims of templates, conditions of devices and the ends of pods are written from here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any
+
+from decision_verdicts import devices_of
+from manifests import NAMESPACE, Obj, obj
+from random_clusters import PRIORITIES
+from random_work import claims_of
+
+from haru.client.api import ApiClient
+from haru.kube.errors import StatusError
+from haru.kube.kinds import Kind, known_kind
+
+KINDS: Mapping[str, Kind] = {
+    kind: known_kind(version, kind)
+    for version, kinds in {
+        "v1": ("Pod", "Node", "Namespace", "ResourceQuota"),
+        "resource.k8s.io/v1": ("ResourceClaim", "ResourceSlice", "DeviceClass", "ResourceClaimTemplate"),
+        "scheduling.k8s.io/v1alpha2": ("PodGroup",),
+        "scheduling.k8s.io/v1": ("PriorityClass",),
+        "policy/v1": ("PodDisruptionBudget",),
+    }.items()
+    for kind in kinds
+}
+_LASTING = ("Namespace", "PriorityClass")
+SEEN_SECONDS, SETTLED_SECONDS, MOST_SECONDS = 0.15, 0.4, 8.0
+"""Until a scheduler has been told of an object; without a change; and until it has surely decided."""
+_QUOTA = re.compile(r"(?:exceeded|failed) quota: ([^:,]+)")
+EXTENDED = "resource.kubernetes.io/extended-resource-claim"
+
+
+def name_of(one: Obj) -> str:
+    """The name of an object."""
+    name: str = one["metadata"]["name"]
+    return name
+
+
+def condition(pod: Obj) -> Obj:
+    """The condition PodScheduled."""
+    found = (pod.get("status") or {}).get("conditions") or ()
+    return next((one for one in found if one["type"] == "PodScheduled"), {})
+
+
+class DecidedCluster:
+    """A cluster whose only other writer is a scheduler. `mirror`: a second server, whose refusals are compared."""
+
+    def __init__(self, api: ApiClient, mirror: ApiClient | None = None) -> None:
+        self._api = api
+        self._mirror = mirror
+        self.other_answers: list[str] = []
+        """Where the second server answered a creation in another way."""
+        self.refusals = 0
+
+    async def prepare(self) -> None:
+        """Make what every seed needs."""
+        label = {"resource.kubernetes.io/admin-access": "true"}
+        classes = [obj("scheduling.k8s.io/v1", "PriorityClass", name, **spec) for name, spec in PRIORITIES.items()]
+        account = known_kind("v1", "ServiceAccount")
+        for api in filter(None, (self._api, self._mirror)):
+            for one in (obj("v1", "Namespace", NAMESPACE, labels=label), *classes):
+                with suppress(StatusError):
+                    await api.create(KINDS[one["kind"]], one)
+            with suppress(StatusError):
+                await api.create(account, obj("v1", "ServiceAccount", "default"), NAMESPACE)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def create(self, given: Obj) -> Obj | None:
+        """The stored object with its status; None where a quota refuses it."""
+        answers = [await _created(api, given) for api in (self._api, self._mirror) if api]
+        refused = [str(answer) if isinstance(answer, StatusError) else "" for answer in answers]
+        if not alike(refused):
+            self.other_answers.append(f"{given['kind']} {name_of(given)}: {refused}")
+        if isinstance(answers[0], StatusError):
+            if " quota: " not in refused[0]:
+                raise answers[0]
+            self.refusals += 1
+            return None
+        return answers[0]
+
+    async def update(self, one: Obj) -> None:
+        """Replace an object, and a node's status."""
+        kind = KINDS[one["kind"]]
+        await self._api.update(kind, {key: value for key, value in one.items() if key != "status"} | _versionless(one))
+        if kind.kind == "Node":
+            await self._api.patch(kind, name_of(one), {"status": one["status"]}, "", "merge", "status")
+
+    async def delete(self, one: Obj) -> None:
+        """Delete an object at once."""
+        await _deleted(self._api, one)
+
+    async def end(self, pods: Sequence[Obj], frees: bool) -> None:
+        """Delete pods; as a controller would, free and delete the claims that were made for them, if asked to."""
+        for pod in pods:
+            await self.delete(pod)
+        uids = {pod["metadata"]["uid"] for pod in pods}
+        for claim in await self.listed("ResourceClaim") if frees else ():
+            if any(owner["uid"] in uids for owner in claim["metadata"].get("ownerReferences") or ()):
+                await self.delete(claim)
+
+    async def make_claims(self, pods: Sequence[Obj], templates: Mapping[str, Obj]) -> bool:
+        """Do what the claim controller does for these pods; whether a quota lets all of it be."""
+        for pod in pods:
+            entries = []
+            for entry, claim in claims_of(pod, dict(templates)):
+                if not await self.create(claim):
+                    return False
+                entries.append({"name": entry, "resourceClaimName": name_of(claim)})
+            if entries:
+                status = {"status": {"resourceClaimStatuses": entries}}
+                await self._api.patch(KINDS["Pod"], name_of(pod), status, NAMESPACE, "merge", "status")
+        return True
+
+    async def attach(self) -> None:
+        """Say of each allocated device that has binding conditions that they are true, as its driver does."""
+        for claim in await self.listed("ResourceClaim"):
+            status = claim.get("status") or {}
+            told = {_identity(one) for one in status.get("devices") or ()}
+            found = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+            new = [one for one in found if one.get("bindingConditions") and _identity(one) not in told]
+            if new:
+                attached = {"type": "attached", "status": "True", "reason": "Attached", "message": ""}
+                attached["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+                keys = ("driver", "pool", "device", "shareID")
+                more = [{key: one[key] for key in keys if key in one} | {"conditions": [attached]} for one in new]
+                body = {"status": {"devices": [*(status.get("devices") or ()), *more]}}
+                with suppress(StatusError):
+                    await self._api.patch(KINDS["ResourceClaim"], name_of(claim), body, NAMESPACE, "merge", "status")
+
+    async def clean(self) -> None:
+        """Leave nothing of a seed."""
+        for api in filter(None, (self._api, self._mirror)):
+            for kind in KINDS:
+                if kind not in _LASTING:
+                    for one in await _listed(api, kind):
+                        await _deleted(api, one)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def listed(self, kind: str) -> list[Obj]:
+        """All objects of a kind, in the one namespace that is used."""
+        return await _listed(self._api, kind)
+
+    async def world(self) -> list[Obj]:
+        """All objects."""
+        return [one for kind in KINDS for one in await self.listed(kind)]
+
+    async def allocated(self, pods: Collection[str], claims: Collection[str]) -> dict[str, list[tuple[Any, ...]]]:
+        """The devices of claims by name, and of the claims that the scheduler made for extended resources of pods."""
+        found = {}
+        for claim in await self.listed("ResourceClaim"):
+            devices = devices_of((claim.get("status") or {}).get("allocation"))
+            owners = claim["metadata"].get("ownerReferences") or [{}]
+            if name_of(claim) in claims:
+                found[name_of(claim)] = devices
+            elif owners[0].get("name") in pods and EXTENDED in (claim["metadata"].get("annotations") or {}):
+                found[f"extended {owners[0]['name']}"] = devices
+        return found
+
+    async def decided(self, names: Collection[str], since: Mapping[str, Obj] | None = None) -> dict[str, Obj]:
+        """All pods once these have a node or a message, and nothing has changed for a while.
+
+        With `since` (the pods as they were) only so long as a scheduler takes that was woken.
+        """
+        began, last, seen = time.monotonic(), "", 0.0
+        async for pods in self._looks():
+            mine = [pods[name] for name in names if name in pods]
+            state = json.dumps([[one["spec"].get("nodeName"), _told(one)] for one in pods.values()])
+            now = time.monotonic()
+            if state != last:
+                last, seen = state, now
+            done = all(one["spec"].get("nodeName") or condition(one).get("status") == "False" for one in mine)
+            quiet = SETTLED_SECONDS
+            if since is not None and all(_told(one) == _told(since[name_of(one)]) for one in mine):
+                quiet = 2.5  # longer than the first backoff
+            if (done and now - seen > quiet) or now - began > MOST_SECONDS:
+                return pods
+        raise AssertionError("unreachable")
+
+    async def _looks(self) -> AsyncIterator[dict[str, Obj]]:
+        while True:
+            await self.attach()
+            yield {name_of(one): one for one in await self.listed("Pod")}
+            await asyncio.sleep(0.05)
+
+
+def alike(refused: Sequence[str]) -> bool:
+    """Whether refusals are the same, or name different quotas: where several are exceeded, kube-apiserver names any."""
+    quotas = {found[1] if (found := _QUOTA.search(text)) else "" for text in refused}
+    return len(set(refused)) == 1 or (len(quotas) == len(refused) and "" not in quotas)
+
+
+def _told(pod: Obj) -> list[Any]:
+    told, meta = condition(pod), pod["metadata"]
+    status = pod.get("status") or {}
+    return [
+        told.get("status"),
+        told.get("message"),
+        status.get("nominatedNodeName"),
+        meta.get("deletionTimestamp"),
+        pod["spec"].get("nodeName"),
+    ]
+
+
+def _identity(device: Obj) -> tuple[str, str, str]:
+    return device["pool"], device["device"], device.get("shareID", "")
+
+
+def _versionless(one: Obj) -> Obj:
+    return {"metadata": {key: value for key, value in one["metadata"].items() if key != "resourceVersion"}}
+
+
+def _namespace(kind: Kind) -> str:
+    return NAMESPACE if kind.namespaced else ""
+
+
+async def _listed(api: ApiClient, kind: str) -> list[Obj]:
+    of = KINDS[kind]
+    found = (await api.list(of, _namespace(of)))["items"]
+    return [{**one, "kind": kind, "apiVersion": of.api_version} for one in found]
+
+
+async def _created(api: ApiClient, given: Obj) -> Obj | StatusError:
+    one, kind = deepcopy(given), KINDS[given["kind"]]
+    # A node is there with its status at once, or a scheduler would look at it in between.
+    status = one.pop("status", None) if kind.kind != "Node" else None
+    try:
+        made = await api.create(kind, one, _namespace(kind))
+        if status:
+            made = await api.patch(kind, name_of(one), {"status": status}, _namespace(kind), "merge", "status")
+    except StatusError as error:
+        return error
+    return {**made, "kind": kind.kind, "apiVersion": kind.api_version}
+
+
+async def _deleted(api: ApiClient, one: Obj) -> None:
+    """Without waiting for anybody: finalizers are taken away before and after."""
+    kind, name = KINDS[one["kind"]], name_of(one)
+    keeps = kind.kind in ("ResourceClaim", "PodGroup")
+    for again in range(2 if keeps else 1):
+        with suppress(StatusError):
+            if keeps:
+                await api.patch(kind, name, {"metadata": {"finalizers": None}}, _namespace(kind))
+            if again == 0:
+                await api.delete(kind, name, _namespace(kind), grace_period_seconds=0 if kind.kind == "Pod" else None)

@@ -1,0 +1,132 @@
+"""In what two outcomes of one decision differ, and which of these differences are known."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from manifests import Obj
+
+Devices = list[tuple[Any, ...]]
+KNOWN = {
+    "summary": "the words about preemption after the first sentence",
+    "more": "Haru binds more members of a gang: it searches, where kube-scheduler takes the first that fits",
+    "evicts for devices": "Haru evicts for devices; kube-scheduler's trial leaves a victim's claims allocated",
+    "quota": "a quota refuses the claim that the scheduler makes for extended resources: no part of the decision",
+}
+"""Differences that docs/differences.md explains."""
+_ENDS = r"no new claims to deallocate|still not schedulable|not found"
+_OF_GROUPS = "workload aware preemption enabled|placement-based pod group scheduling limitation"
+_ABOUT_GROUPS = ("waiting for minCount", "pod group is", "placements are available")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What a pod got: a node, or a message and perhaps a nominated node."""
+
+    node: str = ""
+    message: str = ""
+    nominated: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a unit. `nominates`: places are promised, and nothing is said about the pods yet."""
+
+    pods: Mapping[str, Placement]
+    victims: Sequence[str] = ()
+    devices: Mapping[str, Devices] = field(default_factory=dict)
+    nominates: bool = False
+
+    @property
+    def bound(self) -> dict[str, bool]:
+        """Which of the pods have a node."""
+        return {name: bool(one.node) for name, one in self.pods.items()}
+
+    def nodes(self) -> dict[str, str]:
+        """The node of each pod."""
+        return {name: one.node for name, one in self.pods.items()}
+
+
+def devices_of(allocation: Obj | None) -> Devices:
+    """The devices of an allocation, without what differs from run to run."""
+    results = ((allocation or {}).get("devices") or {}).get("results") or ()
+    plain = ("request", "pool", "device", "adminAccess")
+    return sorted((*(one.get(key) or "" for key in plain), json.dumps(one.get("consumedCapacity"))) for one in results)
+
+
+def differences(seen: Outcome, expected: Iterable[Outcome], grouped: bool, promised: bool = False) -> tuple[str, ...]:
+    """In what `seen` differs from the outcome that is most like it; any of the expected would be right.
+
+    Members of a gang (`grouped`) may change places. Where other pods hold promised places (`promised`), messages tell
+    of the moment at which they were written, and are not compared.
+    """
+    return min((_different(seen, one, grouped, promised) for one in expected), key=len)
+
+
+def _different(seen: Outcome, expected: Outcome, grouped: bool, promised: bool) -> tuple[str, ...]:
+    found = [*_bindings(seen, expected, grouped), *_victims(seen, expected, grouped)]
+    if grouped:
+        if found != ["more"] and sorted(seen.nodes().values()) != sorted(expected.nodes().values()):
+            found.append("nodes")
+    else:
+        found += ["node"] if seen.nodes() != expected.nodes() else []
+        nominated = ({name: one.nominated for name, one in each.pods.items()} for each in (seen, expected))
+        found += ["nominated"] if next(nominated) != next(nominated) else []
+    if not found and not promised and not expected.nominates:
+        found += _messages(seen, expected, grouped)
+    if not found and all(seen.bound.values()) and seen.nodes() == expected.nodes() and seen.devices != expected.devices:
+        found.append("devices")
+    if set(found) == {"victims", "nominated"} and _evicts_for_devices(seen, expected):
+        return ("evicts for devices",)
+    return tuple(found)
+
+
+def _bindings(seen: Outcome, expected: Outcome, grouped: bool) -> list[str]:
+    if not grouped:
+        return ["bound"] if seen.bound != expected.bound else []
+    before, after = sum(seen.bound.values()), sum(expected.bound.values())
+    if before == after:
+        return []
+    return ["more" if after > before and not expected.victims and not seen.victims else "bound"]
+
+
+def _victims(seen: Outcome, expected: Outcome, grouped: bool) -> list[str]:
+    if sorted(seen.victims) == sorted(expected.victims):
+        return []
+    return ["extras" if grouped and any(seen.bound.values()) and not expected.victims else "victims"]
+
+
+def _messages(seen: Outcome, expected: Outcome, grouped: bool) -> list[str]:
+    ours, theirs = ([one.message for one in each.pods.values()] for each in (expected, seen))
+    if sorted(plain(text, grouped) for text in ours) == sorted(plain(text, grouped) for text in theirs):
+        return []
+    return ["message" if sorted(map(first_sentence, ours)) != sorted(map(first_sentence, theirs)) else "summary"]
+
+
+def _evicts_for_devices(seen: Outcome, expected: Outcome) -> bool:
+    about = (one.message.partition("preemption:")[2] for one in seen.pods.values())
+    helpless = ("cannot allocate all claims", "Preemption is not helpful")
+    return not seen.victims and bool(expected.victims) and all(any(word in text for word in helpless) for text in about)
+
+
+def plain(message: str, grouped: bool = False) -> str:
+    """A message without what is worded in another way on purpose."""
+    message = re.sub(r"\. not found$", "", _without_plugin(message))
+    if grouped:
+        message = re.sub(rf"\.? ?({_ENDS}), preemption: not eligible due to ({_OF_GROUPS})$", "", message)
+        if any(words in message for words in _ABOUT_GROUPS):
+            return "about the group"
+    return message.rstrip(". ")
+
+
+def first_sentence(message: str) -> str:
+    """A message without what it says about preemption."""
+    return re.sub(rf"\.? ?({_ENDS})(, preemption: .*)?$", "", _without_plugin(message)).rstrip(". ")
+
+
+def _without_plugin(message: str) -> str:
+    return message.replace('running "DynamicResources" filter plugin: ', "")

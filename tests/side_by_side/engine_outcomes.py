@@ -1,0 +1,83 @@
+"""What Haru's engine decides about a unit, for `decisions_compared`: an outcome for each tie and order of members."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Collection, Sequence
+
+from decision_verdicts import Outcome, Placement, devices_of
+from manifests import Obj
+
+from haru.engine import Decision, Features, Options, SchedulerCache, decide
+from haru.engine.framework import DEFAULT_PROFILE, PreemptionOptions, SchedulerGates
+from haru.kube.gates import FeatureGates
+from haru.scheduler.queue import queueing_hints
+
+GANG_GATES = ("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption", "TopologyAwareWorkloadScheduling")
+GATES = FeatureGates(dict.fromkeys(GANG_GATES, True))
+TIES = 6
+
+
+def decisions(objects: Sequence[Obj], pods: Sequence[Obj], group: Obj | None) -> list[Decision]:
+    """A decision for each of some seeds, with the members of a gang in each order in which they may come."""
+    orders = list(itertools.permutations(pods)) if group else [tuple(pods)]
+    found = []
+    for seed in range(max(TIES, len(orders))):
+        order, seen = list(orders[seed % len(orders)]), objects
+        if group:
+            # Members are decided oldest first: kube-scheduler's order depends on when it was told of them.
+            order = [_created(pod, number) for number, pod in enumerate(order)]
+            aged = {pod["metadata"]["uid"]: pod for pod in order}
+            seen = [aged.get(one["metadata"].get("uid", ""), one) for one in objects]
+        found.append(_decided(seen, order, group, seed))
+    return found
+
+
+def _created(pod: Obj, number: int) -> Obj:
+    return {**pod, "metadata": {**pod["metadata"], "creationTimestamp": f"2026-01-01T00:00:{number:02d}Z"}}
+
+
+def _decided(objects: Sequence[Obj], pods: Sequence[Obj], group: Obj | None, seed: int) -> Decision:
+    shares, gates = itertools.count(), GATES.all()
+    options = Options(
+        seed=seed,
+        features=Features.from_gates(gates),
+        gates=SchedulerGates.from_gates(gates),
+        new_share_id=lambda: f"share-{next(shares)}",
+        preemption=PreemptionOptions(preempt_for_pods=True, preempt_for_groups=True),
+        profile=DEFAULT_PROFILE,
+        now=time.time(),
+    )
+    return decide(SchedulerCache.of(objects).snapshot(), pods, group=group, options=options)
+
+
+def outcome_of(decision: Decision, claims: Collection[str]) -> Outcome:
+    """The outcome of a decision; devices of claims that are not named are those of extended resources."""
+    pods, devices = dict[str, Placement](), dict[str, list[tuple[object, ...]]]()
+    for member in decision.members:
+        name = member.pod.name
+        if decision.status == "scheduled" and member in decision.placed:
+            pods[name] = Placement(member.node or "")
+            for one in member.allocations:
+                found = one.claim_name if one.claim_name in claims else f"extended {name}"
+                devices[found] = devices_of(one.allocation)
+        else:
+            nominated = member.node or "" if member.status == "nominated" else ""
+            pods[name] = Placement("", member.message or decision.message, nominated)
+    victims = sorted(one.pod.name for one in decision.evictions)
+    return Outcome(pods, victims, devices, decision.status == "nominated")
+
+
+def helps(decision: Decision, pods: Sequence[Obj], objects: Sequence[Obj], old: Obj | None, new: Obj | None) -> bool:
+    """Whether a change wakes pods that this decision refused, in Haru's scheduling queue."""
+    plugins = {plugin for member in decision.members for plugin in member.plugins}
+    if decision.group is not None:
+        plugins |= queueing_hints.wanted_by(pods, [member.plugins for member in decision.members], spread=False)
+    rejected = queueing_hints.rejecting(plugins, pods)
+    kind = (new or old or {})["kind"]
+    if kind == "Pod":
+        helped = queueing_hints.pod_change(old, new, SchedulerCache.of(objects).now)
+    else:
+        helped = queueing_hints.other_change(kind, old, new)
+    return not rejected or bool(rejected & helped)

@@ -1,0 +1,286 @@
+"""Random nodes, devices, running pods and quotas for `decisions_compared`.
+
+Whatever is drawn is valid: an API server takes it, but for what a quota refuses. A seed makes the same cluster again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any, TypeVar
+
+from manifests import (
+    DRIVER,
+    HOST,
+    ZONE,
+    Obj,
+    device,
+    device_class,
+    expression,
+    node,
+    obj,
+    slice_of,
+    taint,
+)
+
+T = TypeVar("T")
+PRIORITIES: dict[str, Obj] = {
+    "low": {"value": 0},
+    "mid": {"value": 5},
+    "high": {"value": 10},
+    "polite": {"value": 10, "preemptionPolicy": "Never"},
+}
+GPU, BIG = "example.com/gpu", "example.com/big"
+"""Extended resources that stand for device classes."""
+IMPLICIT = "deviceclass.resource.kubernetes.io/gpu"
+NIC = "example.com/nic"
+_POLICIES: list[Obj] = [
+    {"default": "1", "validValues": ["1", "2", "4"]},
+    {"default": "2", "validRange": {"min": "1", "step": "1"}},
+    {"default": "1", "validRange": {"min": "1", "max": "4"}},
+]
+DIMENSIONS = ("constraints", "devices", "extended", "conditions", "gangs", "templates", "quotas", "changes")
+"""What a cluster may have beside nodes and pods; `extended` and `conditions` are about devices."""
+
+
+class Dice:
+    """Draws of a seed."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+
+    def one_in(self, count: int) -> bool:
+        """True once in so many draws."""
+        return self.random.randrange(count) == 0
+
+    def pick(self, *choices: T) -> T:
+        """One of the choices, each as likely as how often it is given."""
+        return self.random.choice(choices)
+
+
+def drawn_dimensions(random: Random) -> frozenset[str]:
+    """The dimensions of a cluster: few at a time, so that a difference has few causes."""
+    found = {name for name in DIMENSIONS if random.random() < 0.4}
+    if found & {"extended", "conditions", "templates", "quotas"}:
+        found.add("devices")
+    return frozenset(found)
+
+
+class ClusterDraw:
+    """A random cluster of these dimensions; its names begin with `prefix`."""
+
+    def __init__(self, random: Random, dimensions: frozenset[str], prefix: str) -> None:
+        self.dice = Dice(random)
+        self.dimensions = dimensions
+        self.prefix = prefix
+        self.names: list[str] = []
+        self.running_groups: list[tuple[str, str]] = []
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> list[Obj]:
+        """One to four nodes."""
+        return [self.node() for _ in range(self.dice.pick(1, 2, 3, 3, 4))]
+
+    def node(self) -> Obj:
+        """A node more."""
+        dice, number = self.dice, len(self.names)
+        name = f"{self.prefix}-n{number}"
+        self.names.append(name)
+        more = {NIC: dice.pick(1, 2)} if dice.one_in(3) else {}
+        if "extended" in self.dimensions and dice.one_in(4):
+            more[GPU] = dice.pick(1, 2)
+        amounts = {"memory": "8Gi", "pods": dice.pick(2, 3, 6, 20), "ephemeral_storage": "10Gi"}
+        (made,) = node(name, dice.pick(2, 4, 8), self.node_labels(number), self.taints(), more=more, **amounts)
+        assert isinstance(made, dict)
+        made["metadata"]["labels"][HOST] = name
+        made["spec"] = {"taints": made["spec"]["taints"], "unschedulable": dice.one_in(8)}
+        made["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+        return made
+
+    def node_labels(self, number: int) -> dict[str, str]:
+        """A zone for most, and what selectors of pods look at."""
+        dice = self.dice
+        labels = {} if dice.one_in(5) else {ZONE: f"z{number % 2}"}
+        if dice.one_in(3):
+            labels["disk"] = dice.pick("ssd", "ssd", "hdd")
+        if dice.one_in(2):
+            labels["size"] = dice.pick("2", "8")
+        return labels
+
+    def taints(self) -> list[Obj]:
+        """Mostly none."""
+        if not self.dice.one_in(5):
+            return []
+        effect = self.dice.pick("NoSchedule", "NoSchedule", "NoExecute", "PreferNoSchedule")
+        return [taint("t", self.dice.pick("x", "y"), effect)]
+
+    # -- devices ------------------------------------------------------------------------------------------------------
+
+    def devices(self) -> Iterator[Obj]:
+        """Classes, and a pool for each node and perhaps one for all of them."""
+        if "devices" not in self.dimensions:
+            return
+        for name, selectors in (("gpu", ()), ("big", (f'device.attributes["{DRIVER}"].?size.orValue(0) > 1',))):
+            (made,) = device_class(name, *selectors)
+            assert isinstance(made, dict)
+            if "extended" in self.dimensions and (name == "gpu" or self.dice.one_in(2)):
+                made["spec"]["extendedResourceName"] = {"gpu": GPU, "big": BIG}[name]
+            yield made
+        for name in self.names:
+            yield from self.pool(name, self.dice.random.randrange(5), nodeName=name)
+        yield from self.pool(f"{self.prefix}-net", self.dice.pick(0, 0, 1, 2), allNodes=True)
+
+    def pool(self, name: str, count: int, **where: Any) -> list[Obj]:
+        """A pool of one to three slices; nothing for a count of 0."""
+        dice, counted = self.dice, self.dice.one_in(3)
+        found = [self.device(f"d{number}", counted) for number in range(count)]
+        contents: list[tuple[list[Obj], Obj]] = []
+        if counted:
+            shared = {"name": "cs", "counters": {"mem": {"value": dice.pick("2", "4")}}}
+            contents.append(([], {"sharedCounters": [shared]}))
+        halves = (found[:1], found[1:]) if dice.one_in(4) else (found,)
+        contents += [(half, where) for half in halves if half]
+        if not found:
+            return []
+        slices = []
+        for number, (some, more) in enumerate(contents):
+            (made,) = slice_of(name, some, "p", of=len(contents), **{**where, **more})
+            assert isinstance(made, dict)
+            made["metadata"]["name"] = f"{name}-s{number}"
+            if not some:
+                del made["spec"]["devices"]
+            slices.append(made)
+        return slices
+
+    def device(self, name: str, counted: bool) -> Obj:
+        """A device that is whole, shared by capacity, or partitioned (`counted`), tainted or bound by conditions."""
+        dice, more = self.dice, dict[str, Any]()
+        attributes: Obj = {"size": {"int": dice.pick(1, 2)}}
+        if not dice.one_in(4):
+            attributes["numa"] = {"int": dice.pick(0, 1)}
+        if dice.one_in(3):
+            more["allowMultipleAllocations"] = True
+        if counted and dice.one_in(2):
+            consumed = {"counterSet": "cs", "counters": {"mem": {"value": dice.pick("1", "2", "3")}}}
+            more["consumesCounters"] = [consumed]
+        if dice.one_in(6):
+            effect = dice.pick("NoSchedule", "NoExecute", "None")
+            more["taints"] = [{"key": "broken", "effect": effect}]
+        if "conditions" in self.dimensions and dice.one_in(3):
+            more |= {"bindingConditions": ["attached"], "bindingFailureConditions": ["failed"]}
+            more |= {"bindsToNode": True} if dice.one_in(2) else {}
+        made = device(name, dice.pick("a", "b"), attributes, **more)
+        if more.get("allowMultipleAllocations"):
+            policy = {"requestPolicy": dice.pick(*_POLICIES)} if dice.one_in(2) else {}
+            made["capacity"] = {"memory": {"value": dice.pick("4", "8"), **policy}}
+        elif dice.one_in(2):
+            made["capacity"] = {"memory": {"value": dice.pick("2", "4")}}
+        return made
+
+    # -- what runs already --------------------------------------------------------------------------------------------
+
+    def running(self, spec: Any) -> Iterator[Obj]:
+        """Bound pods of the given specs, some of them in groups, and perhaps a budget."""
+        dice = self.dice
+        yield from self._groups()
+        for number in range(dice.random.randrange(7)):
+            made = spec()
+            chosen = dice.pick("low", "low", "mid", "high")
+            if self.running_groups and dice.one_in(2):
+                group, chosen = dice.pick(*self.running_groups)
+                made["schedulingGroup"] = {"podGroupName": group}
+            made |= {"nodeName": dice.pick(*self.names), "priorityClassName": chosen}
+            began = f"2026-01-01T{dice.random.randrange(8, 20):02d}:{number:02d}:00Z"
+            status = {"phase": "Running", "startTime": began}
+            yield obj("v1", "Pod", f"{self.prefix}-r{number}", labels=self.labels(), spec=made, status=status)
+        if dice.one_in(4):
+            allowed = {"disruptionsAllowed": dice.pick(0, 1), "currentHealthy": 1, "desiredHealthy": 1}
+            rule = {"selector": {"matchLabels": self.labels()}, "minAvailable": 1}
+            yield obj("policy/v1", "PodDisruptionBudget", "b", spec=rule, status={**allowed, "expectedPods": 1})
+
+    def _groups(self) -> Iterator[Obj]:
+        if "gangs" not in self.dimensions:
+            return
+        for number in range(self.dice.random.randrange(3)):
+            name, chosen = f"{self.prefix}-rg{number}", self.dice.pick("low", "mid", "high")
+            self.running_groups.append((name, chosen))
+            spec: Obj = {"schedulingPolicy": {"gang": {"minCount": self.dice.pick(1, 2)}}, "priorityClassName": chosen}
+            spec["disruptionMode"] = self.dice.pick("Pod", "PodGroup")
+            yield obj("scheduling.k8s.io/v1alpha2", "PodGroup", name, spec=spec)
+
+    def labels(self) -> dict[str, str]:
+        """Labels of a pod."""
+        return {"app": self.dice.pick("a", "b"), **self.dice.pick({}, {"rev": "1"}, {"rev": "2"})}
+
+    # -- quotas -------------------------------------------------------------------------------------------------------
+
+    def quotas(self) -> Iterator[Obj]:
+        """One or two quotas that a controller has measured: nothing is used yet."""
+        if "quotas" not in self.dimensions:
+            return
+        names: Sequence[str] = (
+            "gpu.deviceclass.resource.k8s.io/devices",
+            "big.deviceclass.resource.k8s.io/devices",
+            f"requests.{GPU}",
+            f"requests.{IMPLICIT}",
+            "count/resourceclaims.resource.k8s.io",
+            "count/pods",
+            "pods",
+            "requests.cpu",
+        )
+        for number in range(self.dice.pick(1, 1, 2)):
+            hard = {name: self.dice.pick("0", "1", "2", "3", "5") for name in names if self.dice.one_in(3)}
+            if not hard:
+                continue
+            status = {"hard": hard, "used": dict.fromkeys(hard, "0")}
+            yield obj("v1", "ResourceQuota", f"{self.prefix}-q{number}", spec={"hard": hard}, status=status)
+
+
+class ChangeDraw:
+    """A random change of what waiting pods wait for."""
+
+    def __init__(self, cluster: ClusterDraw) -> None:
+        self.cluster = cluster
+
+    def change(self, world: Sequence[Obj]) -> tuple[str, Obj]:
+        """`create`, `delete` or `update`, and the object as it is to be (to be deleted: as it is)."""
+        dice = self.cluster.dice
+        nodes = [one for one in world if one["kind"] == "Node"]
+        bound = [one for one in world if one["kind"] == "Pod" and one["spec"].get("nodeName")]
+        slices = [one for one in world if one["kind"] == "ResourceSlice" and one["spec"].get("devices")]
+        what = dice.pick("node", "node", "label", "label", "taint", "taint", "allocatable", "gone", "pod", "slice")
+        if what == "pod" and bound:
+            return "delete", dice.pick(*bound)
+        if what == "slice" and slices:
+            return "delete" if dice.one_in(3) else "update", self._healthy(dice.pick(*slices))
+        if what == "node" or not nodes:
+            return "create", self.cluster.node()
+        chosen = dice.pick(*nodes)
+        return ("delete", chosen) if what == "gone" else ("update", self._changed(chosen, what))
+
+    def _changed(self, node: Obj, what: str) -> Obj:
+        dice, meta, spec = self.cluster.dice, node["metadata"], node["spec"]
+        if what == "label":
+            labels = {HOST: meta["name"], **self.cluster.node_labels(dice.pick(0, 1))}
+            return {**node, "metadata": {**meta, "labels": labels}}
+        if what == "taint":
+            return {**node, "spec": {**spec, "taints": self.cluster.taints(), "unschedulable": dice.one_in(8)}}
+        room = {**node["status"]["allocatable"], "cpu": dice.pick("2", "4", "8"), "pods": dice.pick("2", "6", "20")}
+        return {**node, "status": {**node["status"], "allocatable": room, "capacity": room}}
+
+    def _healthy(self, some: Obj) -> Obj:
+        """The slice without taints, with a device more."""
+        found = [{key: value for key, value in one.items() if key != "taints"} for one in some["spec"]["devices"]]
+        found.append(self.cluster.device(f"e{len(found)}", counted=False))
+        return {**some, "spec": {**some["spec"], "devices": found}}
+
+
+def selector(dice: Dice, labels: dict[str, str]) -> Obj:
+    """A selector of pods."""
+    return dice.pick(
+        {"matchLabels": labels},
+        {"matchExpressions": [expression("app", dice.pick("In", "NotIn"), "a")]},
+        {"matchExpressions": [expression("rev", dice.pick("Exists", "DoesNotExist"))]},
+        {},
+    )
