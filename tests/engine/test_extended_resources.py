@@ -155,14 +155,34 @@ def test_extended_resource_request_depends_on_node(
     assert (member.extended is None) == (not expected)
 
 
-def test_init_container_requests_come_first_with_own_devices() -> None:
-    work = pod("p", containers=[container("main", gpu=2)], initContainers=[container("warm-up", gpu=3)])
-    member = only(decide_all([*dra_nodes(8), work]))
-    assert requests_of(made_for(member)) == [("container-0-request-1", "gpu", 3), ("container-1-request-1", "gpu", 2)]
-    assert len(set(given(member))) == 5
+@pytest.mark.parametrize(
+    ("initial", "requests", "uses"),
+    [
+        ([("a", 2, "")], {"main": 2}, {"a": ["main"]}),
+        ([("a", 3, "")], {"a": 1, "main": 2}, {"a": ["main", "a"]}),
+        ([("a", 3, ""), ("b", 5, "")], {"b": 3, "main": 2}, {"a": ["main", "b"], "b": ["main", "b"]}),
+        ([("a", 1, "Always")], {"a": 1, "main": 2}, {"a": ["a"]}),
+        ([("a", 3, ""), ("b", 1, "Always")], {"b": 1, "main": 2}, {"a": ["b", "main"], "b": ["b"]}),
+        ([("a", 1, "Always"), ("b", 3, "")], {"a": 1, "b": 1, "main": 2}, {"a": ["a"], "b": ["main", "b"]}),
+    ],
+)
+def test_init_container_uses_the_devices_of_containers_that_start_after_it(
+    initial: list[tuple[str, int, str]], requests: dict[str, int], uses: dict[str, list[str]]
+) -> None:
+    ahead = [
+        container(name, gpu=count) | ({"restartPolicy": policy} if policy else {}) for name, count, policy in initial
+    ]
+    work = pod("p", containers=[container("main", gpu=2)], initContainers=ahead)
+    total = sum(requests.values())
+    member = only(decide_all([*dra_nodes(total), work]))
+    owners = {f"container-{index}-request-1": name for index, name in enumerate([*(one[0] for one in initial), "main"])}
+    assert {owners[name]: count for name, _, count in requests_of(made_for(member))} == requests
     assert member.extended is not None
-    assert [m["containerName"] for m in member.extended.mappings] == ["warm-up", "main"]
-    assert decide_all([*dra_nodes(4), work]).status == "unschedulable"
+    found: dict[str, list[str]] = {}
+    for mapping in member.extended.mappings:
+        found.setdefault(mapping["containerName"], []).append(owners[mapping["requestName"]])
+    assert found == {"main": ["main"], **uses}
+    assert decide_all([*dra_nodes(total - 1), work]).status == "unschedulable"
 
 
 def test_generated_requests_are_sorted_by_name_as_text() -> None:

@@ -19,7 +19,10 @@ ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 
 
 class ContainerRequest(NamedTuple):
-    """What one container asks of one extended resource. `name` is that of the request in the special claim."""
+    """What one container asks of one extended resource. `name` is that of the request in the special claim.
+
+    `devices` is 0 where the container uses devices that are requested for another one.
+    """
 
     name: str
     container: str
@@ -45,13 +48,49 @@ def backing_class(resource: str, explicit: Mapping[str, str], classes: Collectio
 
 
 def container_requests(pod: Obj, resources: Collection[str]) -> Iterator[ContainerRequest]:
-    """What init containers and containers ask of these resources, each for itself, in the order of the spec."""
+    """What init containers and containers ask of these resources.
+
+    An init container ends before the containers after it start: it uses their devices first, and what it needs more of
+    is requested once, for the one that needs most.
+    """
     spec: Mapping[str, Any] = pod.get("spec") or {}
-    for index, container in enumerate([*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]):
-        asked = (container.get("resources") or {}).get("requests") or {}
-        for number, resource in enumerate(sorted(asked)):
-            if resource in resources and (devices := amount_of(resource, asked[resource])) > 0:
-                yield ContainerRequest(f"container-{index}-request-{number}", container["name"], resource, devices)
+    initial = spec.get("initContainers") or ()
+    ending = {index for index, container in enumerate(initial) if container.get("restartPolicy") != "Always"}
+    containers = [*initial, *(spec.get("containers") or ())]
+    for resource in sorted(resources):
+        asked = {index: own for index, one in enumerate(containers) if (own := _own_request(index, one, resource))}
+        lasting = {index: own for index, own in asked.items() if index not in ending}
+        yield from lasting.values()
+        yield from _ending_requests({index: own for index, own in asked.items() if index in ending}, lasting)
+
+
+def _own_request(index: int, container: Mapping[str, Any], resource: str) -> ContainerRequest | None:
+    asked = (container.get("resources") or {}).get("requests") or {}
+    devices = amount_of(resource, asked[resource]) if resource in asked else 0
+    if devices <= 0:
+        return None
+    return ContainerRequest(
+        f"container-{index}-request-{sorted(asked).index(resource)}", container["name"], resource, devices
+    )
+
+
+def _ending_requests(
+    ending: Mapping[int, ContainerRequest], lasting: Mapping[int, ContainerRequest]
+) -> list[ContainerRequest]:
+    found = []
+    for index, own in ending.items():
+        missing = own.devices
+        for later, other in lasting.items():
+            if later > index and missing > 0:
+                found.append(other._replace(container=own.container, devices=0))
+                missing -= other.devices
+        if missing > 0:
+            found.append(own._replace(devices=missing))
+    most = max(found, key=lambda one: one.devices, default=None)
+    return [
+        one if one is most or not one.devices or most is None else one._replace(name=most.name, devices=0)
+        for one in found
+    ]
 
 
 def device_requests(requests: Iterable[ContainerRequest], classes: Mapping[str, str]) -> list[Obj]:
@@ -66,6 +105,7 @@ def device_requests(requests: Iterable[ContainerRequest], classes: Mapping[str, 
             },
         }
         for request in sorted(requests)
+        if request.devices
     ]
 
 
