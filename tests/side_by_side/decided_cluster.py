@@ -139,6 +139,13 @@ class DecidedCluster:
                 with suppress(StatusError):
                     await self._api.patch(KINDS["ResourceClaim"], name_of(claim), body, NAMESPACE, "merge", "status")
 
+    async def run(self, pods: Sequence[Obj], number: int) -> None:
+        """Say that bound pods run, as a kubelet does: who has run for longer is the last to be a victim."""
+        for index, pod in enumerate(pods):
+            began = f"2026-01-02T{number:02d}:{index:02d}:00Z"
+            status = {"status": {"phase": "Running", "startTime": began}}
+            await self._api.patch(KINDS["Pod"], name_of(pod), status, NAMESPACE, "merge", "status")
+
     async def clean(self) -> None:
         """Leave nothing of a seed."""
         for api in filter(None, (self._api, self._mirror)):

@@ -14,10 +14,13 @@ Devices = list[tuple[Any, ...]]
 KNOWN = {
     "summary": "the words about preemption after the first sentence",
     "more": "Haru binds more members of a gang: it searches, where kube-scheduler takes the first that fits",
+    "extras": "kube-scheduler evicts for members beyond the quorum",
     "evicts for devices": "Haru evicts for devices; kube-scheduler's trial leaves a victim's claims allocated",
+    "mappings": "kube-scheduler cannot bind a pod with a claim to a node that serves its extended resources itself",
     "quota": "a quota refuses the claim that the scheduler makes for extended resources: no part of the decision",
 }
 """Differences that docs/differences.md explains."""
+_FAILED_BINDINGS = {"quota": "exceeded quota", "mappings": "nil or empty request mappings"}
 _ENDS = r"no new claims to deallocate|still not schedulable|not found"
 _OF_GROUPS = "workload aware preemption enabled|placement-based pod group scheduling limitation"
 _ABOUT_GROUPS = ("waiting for minCount", "pod group is", "placements are available")
@@ -80,6 +83,9 @@ def _different(seen: Outcome, expected: Outcome, grouped: bool, promised: bool) 
         found += _messages(seen, expected, grouped)
     if not found and all(seen.bound.values()) and seen.nodes() == expected.nodes() and seen.devices != expected.devices:
         found.append("devices")
+    for name, words in _FAILED_BINDINGS.items():
+        if any(words in one.message for one in seen.pods.values()):
+            return (name,)
     if set(found) == {"victims", "nominated"} and _evicts_for_devices(seen, expected):
         return ("evicts for devices",)
     return tuple(found)

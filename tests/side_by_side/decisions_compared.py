@@ -22,7 +22,7 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from benchmarks.control_planes import QPS, Server, serving
@@ -67,7 +67,7 @@ class Step:
                 f"     kube-scheduler {one}",
                 f"     haru           {self.expected[0].pods.get(name)}",
             ]
-        if "devices" in self.differences:
+        if self.seen.devices != self.expected[0].devices:
             found += [f"     devices {dict(self.seen.devices)}", f"             {dict(self.expected[0].devices)}"]
         return found
 
@@ -80,6 +80,7 @@ class Play:
         self._draw = ClusterDraw(random.Random(seed), dimensions, f"s{seed}")
         self._work = WorkDraw(self._draw)
         self._dice = self._draw.dice
+        self._number = 0
         self._unit = Unit([])
         self._asked: list[Obj] = []
         self._group: Obj | None = None
@@ -95,6 +96,7 @@ class Play:
             await self._cluster.create(one)
         await asyncio.sleep(0.4)
         for number in range(STEPS):
+            self._number = number
             step = await self._step(number)
             if step:
                 yield step
@@ -194,19 +196,18 @@ class Play:
         seen = Outcome(pods, _victims(before, after), await self._cluster.allocated(names, claims))
         found = decisions(objects, self._asked, self._group)
         expected = [outcome_of(one, claims) for one in found]
+        await self._cluster.run([after[name] for name, one in pods.items() if one.node], self._number)
         promised = any(
             one["kind"] == "Pod" and one["status"].get("nominatedNodeName") and not one["spec"].get("nodeName")
             for one in before
         )
         differing = differences(seen, expected, self._group is not None, promised)
-        if any("exceeded quota" in one.message for one in pods.values()):
-            differing = ("quota",)
         waits = not any(one.node or one.nominated for one in pods.values())
         self._refused = found[0] if waits and found[0].status == "unschedulable" else None
         if waits and not self._refused:
             for pod in self._asked:
                 await self._cluster.delete(pod)
-        situation = {"objects": objects, "asked": self._asked, "group": self._group}
+        situation = {"objects": objects, "asked": self._asked, "group": self._group, "seen": asdict(seen)}
         return Step(what, seen, expected, differing, situation)
 
 

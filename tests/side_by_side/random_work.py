@@ -76,6 +76,8 @@ class WorkDraw:
         spec: Obj = {"schedulingPolicy": {"basic": {}} if dice.one_in(6) else policy, "priorityClassName": chosen}
         if dice.one_in(4):
             spec["disruptionMode"] = "PodGroup"
+        if dice.one_in(4):
+            spec["schedulingConstraints"] = {"topology": [{"key": ZONE}]}
         return obj("scheduling.k8s.io/v1alpha2", "PodGroup", name, spec=spec)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
