@@ -217,6 +217,17 @@ def test_device_that_is_whole_by_now_is_not_free_while_somebody_has_a_share_of_i
     assert decision.members[0].allocations[0].allocation["devices"]["results"][0]["device"] == "gpu-1"
 
 
+def test_gang_that_asks_for_all_devices_is_refused_though_some_of_them_can_be_shared() -> None:
+    shared = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "8"}}}
+    everything = {"name": "all", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
+    objects = [device_class(), *(node(name, labels={"rack": "a"}) for name in ("n0", "n1"))]
+    objects += [fabric(devices("f", ["r0"]), ["a"]), resource_slice("n0", [{"name": "d0", **shared}])]
+    for member in ("m0", "m1"):
+        objects += [claim(f"{member}-c", requests=[everything]), pod(member, group="gang", claims=[f"{member}-c"])]
+    decision = decide_all([*objects, pod_group("gang", 2)], "gang")
+    assert decision.status == "unschedulable", decision.message
+
+
 def test_consumed_shares_are_counted_per_device() -> None:
     """Two of one and one of another is not what one of the one and two of the other is."""
 

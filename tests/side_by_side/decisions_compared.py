@@ -201,7 +201,8 @@ class Play:
             one["kind"] == "Pod" and one["status"].get("nominatedNodeName") and not one["spec"].get("nodeName")
             for one in before
         )
-        differing = differences(seen, expected, self._group is not None, promised)
+        bounded = self._group is not None and "schedulingConstraints" in self._group["spec"]
+        differing = differences(seen, expected, self._group is not None, promised, bounded)
         waits = not any(one.node or one.nominated for one in pods.values())
         self._refused = found[0] if waits and found[0].status == "unschedulable" else None
         if waits and not self._refused:

@@ -115,10 +115,13 @@ def _exchangeable(claims: Sequence[Claim], results: Sequence[Obj]) -> frozenset[
 
     A request for all devices gets the same ones in every allocation, and no other request gets one of them, but for
     shares and with admin access. Whether it is served at all depends on its devices where it is one of several.
+    Requests for all devices alone leave no choice.
     """
     settled = [r for claim in claims for r in claim.requests if any(ask.mode == ALL for ask in r.asks)]
     if not settled:
         return _devices_of(results)
+    if len(settled) == sum(len(claim.requests) for claim in claims) and not any(r.prioritized for r in settled):
+        return frozenset()
     bodies = [(allocation.get("devices") or {}).get("results") or () for allocation in results]
     if any(r.prioritized for r in settled) or any(r.get("shareID") or r.get("adminAccess") for r in chain(*bodies)):
         return None
