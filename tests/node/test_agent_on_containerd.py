@@ -95,6 +95,28 @@ def test_failing_container_is_restarted_with_backoff(machine: Machine) -> None:
     machine.delete("crashes")
 
 
+def test_all_containers_restart_in_their_sandbox_once_a_rule_of_one_asks_for_it(machine: Machine) -> None:
+    shared = [{"name": "work", "mountPath": "/v"}]
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    script = "[ $(wc -l </v/starts) = 1 ] || exec sleep 1000; sleep 1; exit 42"
+    main = container("main", script, restartPolicy="Never", restartPolicyRules=[rule], volumeMounts=shared)
+    init = container("count", "echo >>/v/starts", volumeMounts=shared)
+    volumes = [{"name": "work", "emptyDir": {}}]
+    containers = [main, container("beside", "exec sleep 1000")]
+    machine.create("anew", containers, initContainers=[init], volumes=volumes, restartPolicy="Never")
+    names = ("count", "main", "beside")
+
+    def is_anew(pod: Obj) -> bool:
+        statuses = [status_of(pod, name) for name in names]
+        return all(one.get("restartCount") == 1 for one in statuses) and is_ready(pod)
+
+    pod = machine.until("anew", "all containers once more", is_anew)
+    reasons = {status_of(pod, name)["lastState"]["terminated"]["reason"] for name in names}
+    assert reasons == {"RestartingAllContainers"}
+    assert pod["status"]["phase"] == "Running"
+    machine.delete("anew")
+
+
 def test_init_containers_run_in_order_and_sidecars_keep_running(machine: Machine) -> None:
     shared = {"name": "work", "mountPath": "/from-host"}
     say = "echo {0} >>/from-host/order"

@@ -10,7 +10,7 @@ from haru.node.agent.context import Context
 from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.node.podworker.container_kill import ContainerKiller, KillTarget
-from haru.node.podworker.observed import SeenContainer
+from haru.node.podworker.observed import EXITED, SeenContainer
 from haru.node.podworker.resize import PodResizer
 from haru.node.podworker.runtime_status import RuntimeStatus
 from haru.node.podworker.sandboxes import Sandboxes
@@ -46,6 +46,25 @@ async def test_killed_starts_are_forgotten_and_the_hook_runs_once_for_each() -> 
             assert not killer.is_busy
     assert hooks == [f"id-{number}" for number in range(STARTS)]
     assert len(killer._tasks) == 0 and len(killer._hooked) == 1
+
+
+async def test_removed_containers_are_ended_first_if_they_run_without_their_hook() -> None:
+    done: list[tuple[object, ...]] = []
+
+    async def stop_container(id_: str, seconds: int) -> None:
+        done.append(("stop", id_, seconds))
+
+    async def remove_container(id_: str) -> None:
+        done.append(("remove", id_))
+
+    context = SimpleNamespace(
+        runtime=SimpleNamespace(stop_container=stop_container, remove_container=remove_container),
+        recorder=SimpleNamespace(event=lambda about, *event: done.append(event)),
+    )
+    ended = SeenContainer("old", "main", state=EXITED)
+    await ContainerKiller(cast(Context, context), lambda: None).remove(POD, [SeenContainer("new", "main"), ended])
+    killing = ("Normal", "Killing", "killing")
+    assert done == [killing, ("stop", "new", 2), ("remove", "new"), ("remove", "old")]
 
 
 async def test_starts_that_the_runtime_has_removed_are_forgotten() -> None:
