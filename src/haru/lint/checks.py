@@ -37,6 +37,7 @@ attribute-name         validation  error    the name of an attribute or capacity
 attribute-version      validation  error    an attribute of type version is no semantic version
 taint-effect           validation  error    a device taint or toleration with an effect that devices do not have
 field-invalid          validation  error    any other value that the API refuses
+object-twice           semantic  warning  an object is in a file twice, and not the same both times
 attribute-unpublished  semantic    error    a selector reads an attribute or capacity that no known driver publishes
 attribute-is-capacity  semantic    error    a selector looks for a capacity among the attributes, or the reverse
 attribute-type         semantic    error    a selector compares an attribute with a value of another type

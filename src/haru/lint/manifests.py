@@ -77,14 +77,21 @@ class Manifests:
     def __init__(self, items: Iterable[Item]) -> None:
         self.items = tuple(items)
         self._by_kind: dict[str, dict[tuple[str, str], Item]] = {}
+        self._in_files: dict[tuple[str, str, str, str, str], Item] = {}
         for item in self.items:
             if item.kind is not None and item.name and item.owner is None:
+                self._in_files.setdefault((item.file, item.kind.group, item.kind.kind, item.namespace, item.name), item)
                 found = self._by_kind.setdefault(item.kind.kind, {})
                 found.setdefault((item.namespace, item.name), item)
 
     def find(self, kind: str, namespace: str, name: str) -> Item | None:
         """The object of that name."""
         return self._by_kind.get(kind, {}).get((namespace, name))
+
+    def first_in_file(self, item: Item) -> Item | None:
+        """The first object of this one's file with its kind, namespace and name; None for what has no name."""
+        group, kind = (item.kind.group, item.kind.kind) if item.kind else ("", "")
+        return self._in_files.get((item.file, group, kind, item.namespace, item.name))
 
     def names(self, kind: str, namespace: str) -> list[str]:
         """The names of a kind's objects in a namespace."""

@@ -143,6 +143,7 @@ def _described(item: Item) -> Item:
 
 
 def _semantic(item: Item, manifests: Manifests, inventory: Inventory) -> Iterable[Draft]:
+    yield from _check_other_of_its_name(item, manifests)
     yield from check_claim(item, manifests, inventory)
     yield from check_pod(item, manifests)
     yield from check_members(item, manifests)
@@ -155,6 +156,21 @@ def _semantic(item: Item, manifests: Manifests, inventory: Inventory) -> Iterabl
     elif item.is_a(SCHEDULING, "PodGroup"):
         yield from check_group(item, manifests)
         yield from check_group_claims(item, manifests)
+
+
+def _check_other_of_its_name(item: Item, manifests: Manifests) -> Iterator[Draft]:
+    """Several files may be alternatives, and what is repeated word by word does no harm."""
+    first = manifests.first_in_file(item) if item.owner is None else None
+    if first is None or first is item or first.obj == item.obj:
+        return
+    line = _place(first, "metadata.name").line
+    yield Draft(
+        "object-twice",
+        "metadata.name",
+        f"{item.label} is in this file before, at line {line}, with other contents",
+        "kubectl apply writes one over the other: the last one stays",
+        "remove one of the two, or give it another name or namespace",
+    )
 
 
 def _place(item: Item, path: str) -> Place:
