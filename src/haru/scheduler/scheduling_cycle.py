@@ -136,7 +136,8 @@ class SchedulingCycle:
 
     def run_next(self) -> bool:
         """Decide what is next in the queue, several pods if need be, and carry it out; return whether there is any."""
-        units = self._state.queue.pop_with_equals(self._state.config.monotonic(), self._together)
+        most = min(self._together, self.binder.slots.room)
+        units = self._state.queue.pop_with_equals(self._state.config.monotonic(), most)
         if len(units) > 1:
             self._run_in_turn(units)
         elif units:

@@ -2,9 +2,6 @@
 
 Decisions are made faster than they are written. Places given in the order of asking would have each decision write its
 claims before any decision binds a pod: the first pod of a burst would be bound with its last.
-
-Deciding waits while more than a few decisions wait for a place. Then many pods are decided at a time, not as many as
-were written meanwhile: each time costs as much as some pods do.
 """
 
 from __future__ import annotations
@@ -17,16 +14,16 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Final
 
-_MOST_WAITING: Final = 8
+_MOST_DECISIONS: Final = 16
 _decision: ContextVar[int] = ContextVar("decision", default=0)
 
 
 class WriteSlots:
     """An asynchronous context manager around each write. What belongs to no decision goes first."""
 
-    def __init__(self, places: int, most_waiting: int = _MOST_WAITING) -> None:
+    def __init__(self, places: int, most_decisions: int = _MOST_DECISIONS) -> None:
         self._free = places
-        self._most_waiting = most_waiting
+        self._most_decisions = most_decisions
         self._asked: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count(1)
         self._decisions = itertools.count(1)
@@ -38,8 +35,13 @@ class WriteSlots:
         """Count the writes of the running task, and of those that it starts, as one decision, later than any before."""
         _decision.set(next(self._decisions))
 
+    @property
+    def room(self) -> int:
+        """How many decisions may be made before too many have writes that wait for a place; at least one."""
+        return max(1, self._most_decisions - len(self._waiting))
+
     async def wait_for_room(self) -> None:
-        """Wait until few decisions have writes that wait for a place."""
+        """Wait until there is room for several decisions, once there was none."""
         if not self._room.is_set():
             await self._room.wait()
 
@@ -76,7 +78,7 @@ class WriteSlots:
         self._waiting[decision] += more
         if not self._waiting[decision]:
             del self._waiting[decision]
-        if len(self._waiting) > self._most_waiting:
+        if len(self._waiting) >= self._most_decisions:
             self._room.clear()
-        else:
+        elif len(self._waiting) <= self._most_decisions // 2:
             self._room.set()
