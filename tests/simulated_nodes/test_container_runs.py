@@ -134,3 +134,23 @@ def test_running_pod_is_written_once() -> None:
 
 def test_pod_without_commands_has_no_scripts() -> None:
     assert scripts_of({"metadata": {"name": "p"}, "spec": {"containers": [container()]}}) is None
+
+
+def test_all_containers_start_again_once_a_rule_of_one_asks_for_it() -> None:
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    asking = container("asks", "sleep 5; exit 42", restartPolicy="Never", restartPolicyRules=[rule])
+    play = Play(asking, container("beside"), initContainers=[container("first", "sleep 3")], restartPolicy="Never")
+    play.until(9)  # 3 + 5 s: the end that asks
+    assert play.one("beside")["state"]["waiting"]["reason"] == "RestartingAllContainers"
+    assert "running" in play.one("first")["state"]
+    status = play.until(12)
+    for name in ("first", "asks", "beside"):
+        one = play.one(name)
+        assert one["restartCount"] == 1
+        assert one["lastState"]["terminated"]["reason"] == "RestartingAllContainers"
+    assert status["phase"] == "Running"
+    assert play.condition("Ready") == ("True", None)
+    assert play.condition("AllContainersRestarting") == ("False", None)
+    play.until(30)
+    assert play.one("asks")["restartCount"] == 3
+    assert not play.told("BackOff")

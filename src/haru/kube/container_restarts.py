@@ -16,6 +16,15 @@ from haru.kube.meta import Obj
 FIRST_SECONDS: Final = 10.0
 LONGEST_SECONDS: Final = 300.0
 RESTART_ALL: Final = "RestartAllContainers"
+RESTART_ALL_FEATURE: Final = "RestartAllContainersOnContainerExits"
+"""What nodes declare that carry it out."""
+ALL_RESTARTING: Final = "AllContainersRestarting"
+"""The condition of a pod whose containers are being removed to be started again."""
+REMOVED: Final = {
+    "reason": "RestartingAllContainers",
+    "message": "The container is removed because RestartAllContainers in place",
+}
+"""Why a container waits that was removed to start again with all others."""
 
 
 def is_sidecar(container: Mapping[str, Any]) -> bool:
@@ -38,6 +47,27 @@ def matching_action(container: Mapping[str, Any], exit_code: int) -> str | None:
     """What the first of a container's rules that takes its exit code says is to be done."""
     rules = container.get("restartPolicyRules") or ()
     return next((rule.get("action") for rule in rules if _matches(rule, exit_code)), None)
+
+
+def restartable_containers(spec: Mapping[str, Any]) -> list[Obj]:
+    """The containers that start again together; ephemeral ones run on."""
+    return [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+
+
+def may_restart_all(spec: Mapping[str, Any]) -> bool:
+    """Whether a container has such a rule, whatever its exit codes."""
+    rules = (rule for one in restartable_containers(spec) for rule in one.get("restartPolicyRules") or ())
+    return any(rule.get("action") == RESTART_ALL for rule in rules)
+
+
+def was_removed(end: Mapping[str, Any]) -> bool:
+    """Whether a container ended since all were restarted, by the terminated state in its status."""
+    return bool(end.get("reason") == REMOVED["reason"])
+
+
+def removed_state() -> Obj:
+    """The terminated state of a container that was removed to start again with all others."""
+    return {"terminated": {**REMOVED, "exitCode": 137}}
 
 
 def _matches(rule: Mapping[str, Any], exit_code: int) -> bool:

@@ -13,7 +13,19 @@ from datetime import datetime, timedelta
 from typing import Final, Literal, NamedTuple
 
 from haru.kube.container_events import CREATED, STARTED, image_is_present
-from haru.kube.container_restarts import CrashLoop, crash_message, is_sidecar, restarts_after
+from haru.kube.container_restarts import (
+    ALL_RESTARTING,
+    REMOVED,
+    RESTART_ALL,
+    CrashLoop,
+    crash_message,
+    is_sidecar,
+    matching_action,
+    may_restart_all,
+    removed_state,
+    restarts_after,
+    was_removed,
+)
 from haru.kube.container_scripts import RUNS_ON, START_ERROR, Script, termination_message
 from haru.kube.meta import Obj, get_condition, name_of, namespace_of, uid_of
 from haru.kube.names import format_time, parse_time
@@ -93,11 +105,10 @@ class _Advance:
 
     def outcome(self) -> Outcome:
         """The status after this pass."""
-        if self._initialized() or self._has_begun():
-            for container in self._main:
-                self._advance(container, init=False)
-        for container in self._ephemeral:
-            self._advance(container, init=False)
+        self._advance_all()
+        if any(self._asks_for_all(container) for container in (*self._init, *self._main)):
+            self._remove_all()
+            self._advance_all()
         phase = self._phase()
         if phase in podlib.TERMINAL:
             self._end_others()
@@ -112,6 +123,28 @@ class _Advance:
         changed = changed or podlib.newly_observed(self._pod) is not None
         due = min(self._due, default=None)
         return Outcome({**status, "conditions": conditions} if changed else None, self._events, due)
+
+    def _advance_all(self) -> None:
+        if self._initialized() or self._has_begun():
+            for container in self._main:
+                self._advance(container, init=False)
+        for container in self._ephemeral:
+            self._advance(container, init=False)
+
+    def _asks_for_all(self, container: Obj) -> bool:
+        """Whether it has ended so that all containers are to start again (KEP-5532)."""
+        ended = self._statuses[container["name"]]["state"].get("terminated")
+        return ended is not None and matching_action(container, ended["exitCode"]) == RESTART_ALL
+
+    def _remove_all(self) -> None:
+        """All begin anew in their sandbox, without a pause; one that asks at once again does so a second later."""
+        self._due.append(_SHOWN_SECONDS)
+        for container in (*self._init, *self._main):
+            name, before = container["name"], self._statuses[container["name"]]
+            self._runs.crashes.forget(name)
+            if before["state"].get("waiting", {}).get("reason", CRASH_LOOP) == CRASH_LOOP:
+                self._wait(container, REMOVED["reason"], REMOVED["message"])
+                self._statuses[name]["lastState"] = removed_state()
 
     # -- one container ------------------------------------------------------------------------------------------------
 
@@ -131,7 +164,7 @@ class _Advance:
     def _has_begun(self) -> bool:
         """Whether the pod was initialized before: a sidecar that is restarted holds nothing back."""
         began = (self._statuses[c["name"]] for c in self._main)
-        return any("waiting" not in one["state"] or one.get("lastState") for one in began)
+        return any("waiting" not in one["state"] or _exit_code(one) is not None for one in began)
 
     def _advance(self, container: Obj, *, init: bool) -> None:
         for _ in range(_MOST_STEPS):
@@ -288,6 +321,8 @@ class _Advance:
         """Restart a container that has ended, if and when it is to be; whether it was."""
         name, status = container["name"], self._statuses[container["name"]]
         ended = status["state"].get("terminated") or status["lastState"]["terminated"]
+        if self._asks_for_all(container):
+            return False
         if self._is_ephemeral(container) or not restarts_after(self._pod, container, ended["exitCode"], init=init):
             return False
         at = parse_time(ended["finishedAt"]).timestamp()
@@ -386,7 +421,10 @@ class _Advance:
                 podlib.condition("ContainersReady", self._text, status=True),
             ]
         begins = podlib.condition("PodReadyToStartContainers", self._text, status=not over)
-        return [begins, initialized, *ready]
+        conditions = [begins, initialized, *ready]
+        if may_restart_all(self._pod["spec"]):
+            conditions.append(podlib.condition(ALL_RESTARTING, self._text, over, status=False))
+        return conditions
 
     def _say(self, name: str, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         self._events.append(Event(type_, reason, message, name))
@@ -398,7 +436,7 @@ def _exit_code(status: Obj) -> int | None:
     ended = state.get("terminated") or (
         (status.get("lastState") or {}).get("terminated") if "waiting" in state else None
     )
-    return None if ended is None else int(ended["exitCode"])
+    return None if ended is None or was_removed(ended) else int(ended["exitCode"])
 
 
 def _succeeded(status: Obj) -> bool:

@@ -7,6 +7,7 @@ import uuid
 from typing import Final
 
 from haru.drivers.simulated.profiles import COMPUTE_DOMAIN_DRIVER, Profile
+from haru.kube.container_restarts import RESTART_ALL_FEATURE
 from haru.kube.meta import Obj
 from haru.kube.names import short_hash
 from haru.kube.quantity import parse_quantity
@@ -90,6 +91,7 @@ def node_status(profile: Profile, name: str, *, internal_ip: str, now: str) -> O
         "addresses": [{"type": "InternalIP", "address": internal_ip}, {"type": "Hostname", "address": name}],
         # Nothing listens: a way into a container, or its log, is not looked for.
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+        "declaredFeatures": [RESTART_ALL_FEATURE],
         "nodeInfo": {
             "machineID": short_hash(f"{name}/machine", 32),
             "systemUUID": short_hash(f"{name}/system", 32),

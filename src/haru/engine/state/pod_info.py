@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.state.affinity_terms import NO_TERMS, PodAffinityTerms
 from haru.engine.state.decision import GroupKey, PodKey
+from haru.kube.container_restarts import RESTART_ALL_FEATURE, may_restart_all
 from haru.kube.meta import Obj, controller_of
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.resources import claimed_resources, pod_requests
@@ -138,10 +139,8 @@ def _asks_for_both(container: Mapping[str, Any]) -> bool:
 
 
 def _needed_features(spec: Mapping[str, Any]) -> Iterator[str]:
-    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    rules = (rule for container in containers for rule in container.get("restartPolicyRules") or ())
-    if any(rule.get("action") == "RestartAllContainers" for rule in rules):
-        yield "RestartAllContainersOnContainerExits"
+    if may_restart_all(spec):
+        yield RESTART_ALL_FEATURE
     if spec.get("hostNetwork") and spec.get("hostUsers") is False:
         yield "UserNamespacesHostNetworkSupport"
 

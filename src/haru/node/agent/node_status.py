@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from haru.kube.container_restarts import RESTART_ALL_FEATURE
 from haru.kube.meta import Obj, get_condition
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.machine import Machine
@@ -25,7 +26,7 @@ _SEMANTIC = re.compile(r"(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[
 _DECLARED = (
     "InPlacePodLevelResourcesVerticalScaling",
     "InPlacePodVerticalScalingInitContainers",
-    "RestartAllContainersOnContainerExits",
+    RESTART_ALL_FEATURE,
 )
 """Features that nodes of 1.36 declare, and that this one has, in their order."""
 _MOST_IMAGES = 50

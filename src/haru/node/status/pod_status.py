@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from haru.kube.container_restarts import is_sidecar, restarts_after
+from haru.kube.container_restarts import ALL_RESTARTING, is_sidecar, may_restart_all, restarts_after, was_removed
 from haru.kube.meta import Obj, get_condition
 from haru.kube.pod_resize import IN_PROGRESS, PENDING
-from haru.node.podworker.all_restarts import RESTARTING, may_restart_all, tell_removed, to_remove, was_removed
+from haru.node.podworker.all_restarts import tell_removed, to_remove
 from haru.node.podworker.observed import SeenPod
 from haru.node.podworker.plan import uses_host_network
 from haru.node.status.container_status import (
@@ -171,15 +171,17 @@ def _conditions(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], phase: str, 
         _Condition("ContainersReady", *containers),
         _Condition("PodScheduled", True),
     ]
-    return [*found, _all_restarting(pod, seen, phase)] if may_restart_all(pod) else found
+    return [*found, _all_restarting(pod, seen, phase)] if may_restart_all(pod["spec"]) else found
 
 
 def _all_restarting(pod: Obj, seen: SeenPod, phase: str) -> _Condition:
     if phase in TERMINAL:
-        return _Condition(RESTARTING, False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
+        return _Condition(ALL_RESTARTING, False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
     if to_remove(pod, seen):
-        return _Condition(RESTARTING, True, "RestartAllContainersStarted", "container exited with restart policy rule")
-    return _Condition(RESTARTING, False)
+        return _Condition(
+            ALL_RESTARTING, True, "RestartAllContainersStarted", "container exited with restart policy rule"
+        )
+    return _Condition(ALL_RESTARTING, False)
 
 
 def _initialized(pod: Obj, init: Sequence[Obj], sidecars: Sequence[Obj], phase: str, main: Sequence[Obj]) -> _Condition:
