@@ -73,7 +73,8 @@ def differences(
     (`promised`): they tell of the moment at which they were written. Nor are those of a group that is `bounded` to a
     domain: it is left to chance which domain they are about.
     """
-    return min((_different(seen, one, grouped, promised, bounded) for one in expected), key=len)
+    found = (_different(seen, one, grouped, promised, bounded) for one in expected)
+    return min(found, key=lambda names: (any(name not in KNOWN for name in names), len(names)))
 
 
 def _different(seen: Outcome, expected: Outcome, grouped: bool, promised: bool, bounded: bool) -> tuple[str, ...]:

@@ -16,7 +16,8 @@ from haru.scheduler.queue import queueing_hints
 
 GANG_GATES = ("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption", "TopologyAwareWorkloadScheduling")
 GATES = FeatureGates(dict.fromkeys(GANG_GATES, True))
-TIES = 6
+TIES = 40
+"""Decisions with other seeds: enough that each of some equal nodes is chosen once."""
 
 
 def decisions(objects: Sequence[Obj], pods: Sequence[Obj], group: Obj | None) -> list[Decision]:
