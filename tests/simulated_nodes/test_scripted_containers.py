@@ -228,6 +228,7 @@ def test_ephemeral_container_runs_its_command_once_and_ends_with_the_pod() -> No
     waits = container("waits")
     play = Play(container(script="sleep 9"), ephemeralContainers=[debugger, waits], restartPolicy="Never")
     assert "running" in play.one("debug")["state"] and not play.one("debug")["ready"]
+    assert "started" not in play.one("debug")
     play.until(5)
     assert (play.one("debug")["state"]["terminated"]["exitCode"], play.one("debug")["restartCount"]) == (3, 0)
     assert play.until(9)["phase"] == "Succeeded"

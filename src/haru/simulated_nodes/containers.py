@@ -264,7 +264,7 @@ class _Advance:
             return True
         self._due += [at - elapsed for at in (end, health.next_change(elapsed)) if at is not None and at > elapsed]
         started, ready = self._state_at(container, health, elapsed)
-        if (status["started"], status["ready"]) != (started, ready):
+        if (status.get("started", False), status["ready"]) != (started, ready):
             self._statuses[name] = {**status, "started": started, "ready": ready}
         return False
 

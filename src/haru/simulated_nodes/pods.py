@@ -107,9 +107,10 @@ def container_status(
     before = statuses(pod).get(container["name"]) or {}
     last = before.get("lastState") or {}
     count = before.get("restartCount", 0) if restarts is None else restarts
-    resources = {} if _is_ephemeral(pod, container) else reported_resources(container)
+    # Of ephemeral containers kubelets tell neither.
+    reported = {} if _is_ephemeral(pod, container) else {**reported_resources(container), "started": started}
     return {
-        **resources,
+        **reported,
         "name": container["name"],
         "state": state,
         "lastState": last,
@@ -118,7 +119,6 @@ def container_status(
         "image": image,
         "imageID": f"simulated://{short_hash(image, 40)}",
         "containerID": _container_id(pod, container["name"], count),
-        "started": started,
     }
 
 
