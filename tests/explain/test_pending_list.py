@@ -69,6 +69,20 @@ def test_list_of_one_workload_says_the_command_to_begin_with() -> None:
     assert listed(cluster(cpu=1)).text() == "nothing waits in namespace default"
 
 
+def test_pods_of_a_daemonset_that_wait_for_one_reason_each_on_its_node_are_one_row() -> None:
+    pods = []
+    for number in range(3):
+        field = {"key": "metadata.name", "operator": "In", "values": [f"cpu-{number}"]}
+        required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        pods.append(of("DaemonSet", "agent", pod(f"agent-{number}", "gpu", affinity=affinity)))
+    found = listed(cluster(dgx_h100=1, cpu=3), template(), *pods)
+    assert [(row.what, row.pods, row.units) for row in found.rows] == [("daemonset/agent", 3, 3)]
+    summary = "no device of class gpu.nvidia.com (the only node that the pod may go to)"
+    assert found.rows[0].explanation.summary == summary
+    assert found.rows[0].names == ("agent-0", "agent-1", "agent-2")
+
+
 def test_row_of_a_gang_job_is_explained_by_the_name_of_the_job() -> None:
     group, *members = gang("train-pg", 3, template="nine")
     pods = [of("Job", "train", member) for member in members]

@@ -151,7 +151,7 @@ def pending_row_steps(
         yield number, total
         members = incomplete[str(maker["metadata"].get("uid"))]
         rows.append(_maker_row(snapshot, kind, maker, missing, members, question, remedies=remedies))
-    return _sorted(rows)
+    return _sorted(_merged(rows))
 
 
 def pods_in_trouble(snapshot: Snapshot, choice: Choice) -> tuple[str, ...]:
@@ -310,6 +310,21 @@ def _starts(after: Snapshot | None, told: Explanation, units: Sequence[Waiter], 
     paths = tuple(path for unit in units[:_MOST_TRIED] for path in unit.work.paths)
     decision = WorkloadUnit(paths).decide(after, options)
     return max(1, sum(member.node is not None for member in decision.placed))
+
+
+def _merged(rows: Iterable[PendingRow]) -> list[PendingRow]:
+    """Rows of one workload that say the same, without a remedy, as one: a DaemonSet's pods differ in their nodes."""
+    found: dict[object, PendingRow] = {}
+    for row in rows:
+        told = row.explanation
+        known = row.remedy is not None or row.others
+        key = id(row) if known else (row.namespace, row.what, told.kind, told.verdict, told.summary)
+        first = found.setdefault(key, row)
+        if first is not row:
+            pods, units = first.pods + row.pods, first.units + row.units
+            since = min(first.since, row.since)
+            found[key] = replace(first, pods=pods, units=units, paths=first.paths + row.paths, since=since)
+    return list(found.values())
 
 
 def _sorted(rows: Sequence[PendingRow]) -> tuple[PendingRow, ...]:

@@ -52,7 +52,7 @@ def headline(verdict: Verdict, reasons: Sequence[Reason], found: Diagnosis) -> s
         return f"no alternative of request {closed.data['request']} is open: {'; '.join(texts)}"
     short = [funnel for funnel in found.requests if funnel.short and not funnel.asked.alternative]
     if short:
-        return _short(verdict, max(short, key=lambda f: f.short or 0))
+        return _short(verdict, max(short, key=lambda f: f.short or 0), found.nodes)
     domain = next(
         (reason for reason in reasons if reason.type == "TopologyDomain" and "placements" in reason.data), None
     )
@@ -88,7 +88,7 @@ def _failing(found: Diagnosis) -> str:
     return ""
 
 
-def _short(verdict: Verdict, funnel: Funnel) -> str:
+def _short(verdict: Verdict, funnel: Funnel, nodes: Sequence[NodeGroup]) -> str:
     count, most = funnel.asked.count or 0, funnel.most_on_node or 0
     if 0 < most < count:
         return f"request {funnel.asked.title} asks for {count} devices on one node: no node has more than {most}"
@@ -114,6 +114,9 @@ def _short(verdict: Verdict, funnel: Funnel) -> str:
         return f"{_apart(funnel, last, f'as {last.expression} wants them')}, {what}"
     away = next((stage for stage in funnel.stages if stage.stage == "nodes"), None)
     if away is not None and funnel.free + away.dropped >= (funnel.needed or 0):
+        wanted = [group for group in nodes if not _is_unwanted(group)]
+        if len(wanted) == 1 and wanted[0].count == 1 and len(nodes) > 1:
+            return f"{wanted[0].text} (the only node that the pod may go to)"
         where = ", ".join(f"{why} {many}" for why, many in list(away.nodes.items())[:2])
         return f"{_on_nodes(funnel, away)}, {what} ({where})"
     if last.stage == "nodes":
@@ -167,4 +170,10 @@ def _is_ruled_out(group: NodeGroup) -> bool:
     return all(reason.type in _RULES for reason in group.reasons)
 
 
-_RULES = frozenset(("NodeUnschedulable", "NodeNameMismatch", "NodeTaints", "NodeAffinityMismatch"))
+def _is_unwanted(group: NodeGroup) -> bool:
+    """Whether the pod itself asks for other nodes, as one of a DaemonSet asks for its own."""
+    return bool(group.reasons) and all(reason.type in _ASKED for reason in group.reasons)
+
+
+_ASKED = frozenset(("NodeNameMismatch", "NodeAffinityMismatch"))
+_RULES = frozenset(("NodeUnschedulable", "NodeTaints")) | _ASKED
