@@ -86,8 +86,8 @@ class World:
 
 def changed_world(world: World, rng: random.Random, nodes: Sequence[str]) -> None:
     """Give some nodes other units and steps: a unit on several nodes changes all of them."""
-    kept = [unit for unit in world.units if set(unit.nodes).isdisjoint(nodes)]
-    ranks = rng.sample([rank for rank in range(200) if rank not in {unit.rank[0] for unit in kept}], 2 * len(nodes))
+    kept = [one for one in world.units if set(one.nodes).isdisjoint(nodes)]
+    ranks = rng.sample([rank for rank in range(200) if rank not in {one.rank[0] for one in kept}], 2 * len(nodes))
     made = [unit(rank, *rng.sample(nodes, rng.choice((1, 1, 2)))) for rank in ranks]
     world.units = sorted([*kept, *made])
     for node in nodes:
