@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from haru.client.informer import Informer
 from haru.controllers.objects import CLAIMS, DEVICE_CLASSES, PODS, QUOTAS, SERVICES
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
@@ -75,6 +76,25 @@ async def test_terminated_pods_count_only_for_object_count_quota(cluster):
     await cluster.set_status(PODS, "a", {"phase": "Succeeded"})
     await counted(cluster, "q", **{"pods": "0", "count/pods": "1"})
     await cluster.create(PODS, pod("b"))
+
+
+async def test_what_is_deleted_before_deletions_of_its_kind_are_heard_of_is_given_back(cluster, monkeypatch):
+    lists, may_list = Informer._list, asyncio.Event()
+
+    async def list_later(informer: Informer) -> None:
+        if informer.kind.plural == MAPS.plural:
+            await may_list.wait()
+        await lists(informer)
+
+    monkeypatch.setattr(Informer, "_list", list_later)
+    await cluster.start(NAME)
+    await cluster.create(QUOTAS, quota("q", **{"count/configmaps": "4"}))
+    await counted(cluster, "q", **{"count/configmaps": "0"})
+    await cluster.create(MAPS, {"metadata": {"name": "m"}})
+    assert await used(cluster, "q") == {"count/configmaps": "1"}
+    await cluster.client.delete(MAPS, "m", "ns")
+    may_list.set()
+    await counted(cluster, "q", **{"count/configmaps": "0"})
 
 
 async def test_claims_count_by_class_and_by_extended_resource(cluster):

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from haru.client.definition_watch import DefinitionWatch
 from haru.client.discovery import served_kinds
-from haru.client.informer import object_key
+from haru.client.informer import Informer, object_key
 from haru.controllers.base import Context, Controller, gathering_pause, log
 from haru.controllers.objects import CLAIMS, DEVICE_CLASSES, PODS, QUOTAS, SERVICES, VOLUME_CLAIMS, is_terminal
 from haru.kube.errors import StatusError
@@ -28,6 +28,8 @@ from haru.kube.quota.volumes import changes_quota
 _GATHER_SECONDS = 0.1
 """So long is waited after something was given back: more often is, and one look counts all of it."""
 _FULL_SECONDS = 300.0
+_UNHEARD_SECONDS = 1.0
+"""After so long is counted again as long as deletions of what is counted are not heard of yet."""
 _WHOLE = (PODS, CLAIMS, VOLUME_CLAIMS, SERVICES)
 """Kinds of which more than the number counts."""
 
@@ -47,12 +49,12 @@ class ResourceQuotaController(Controller):
         self.quotas.add_handler(self._quota_added, self._quota_updated, self._quota_gone)
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._evaluators: dict[tuple[str, str], Evaluator] = {}
-        self._heard: set[tuple[str, str]] = set()
+        self._heard: dict[tuple[str, str], Informer] = {}
         self._definitions = DefinitionWatch(self.client)
         self.classes = self.informer(DEVICE_CLASSES) if context.serves(DEVICE_CLASSES) else None
         for kind, changed in ((PODS, _gives_back), (VOLUME_CLAIMS, changes_quota), (SERVICES, _ports_differ)):
-            self.informer(kind).add_handler(on_update=self._on_update(changed), on_delete=self._given_back)
-            self._heard.add((kind.group, kind.plural))
+            informer = self._heard[kind.group, kind.plural] = self.informer(kind)
+            informer.add_handler(on_update=self._on_update(changed), on_delete=self._given_back)
 
     def background(self) -> Iterable[Callable[[], Any]]:
         """Custom resources come and go."""
@@ -116,6 +118,7 @@ class ResourceQuotaController(Controller):
         counted = self._counted(quota)
         if any(each not in counted for each in (quota.get("spec") or {}).get("hard") or ()):
             await self._learn()
+        heard = self._hear_of(quota)
         try:
             await self.update_status(self.quotas, quota, await self._status(quota))
         except StatusError as error:
@@ -125,7 +128,7 @@ class ResourceQuotaController(Controller):
             if error.code != 404:
                 raise
             return None
-        return _FULL_SECONDS
+        return _FULL_SECONDS if heard else max(_UNHEARD_SECONDS, gathering_pause(self._sizes.get(key, 0)))
 
     def _around(self) -> Surroundings:
         classes = extended_names(self.classes.store.values()) if self.classes is not None else {}
@@ -142,7 +145,6 @@ class ResourceQuotaController(Controller):
         pods: list[Obj] = []
         for evaluator in wanted_evaluators(quota, self._evaluators.values(), around):
             kind = self._kinds[evaluator.group, evaluator.plural]
-            self._hear_of(kind)
             listed = await self._all(kind, namespace)
             if kind.plural == CLAIMS.plural and around.extended and any(is_special(claim) for claim in listed):
                 pods = await self._all(PODS, namespace)
@@ -157,12 +159,16 @@ class ResourceQuotaController(Controller):
         listed: list[Obj] = (await client.list(kind, namespace))["items"]
         return listed
 
-    def _hear_of(self, kind: Kind) -> None:
-        """From now on deletions of this kind are heard of."""
-        key = (kind.group, kind.plural)
-        if key not in self._heard:
-            self._heard.add(key)
-            self.context.informers.metadata(kind).add_handler(on_delete=self._given_back)
+    def _hear_of(self, quota: Obj) -> bool:
+        """Hear of deletions of all that a quota counts; tell whether they are heard of already."""
+        informers = []
+        for evaluator in wanted_evaluators(quota, self._evaluators.values(), self._around()):
+            key = (evaluator.group, evaluator.plural)
+            if key not in self._heard:
+                informer = self._heard[key] = self.context.informers.metadata(self._kinds[key])
+                informer.add_handler(on_delete=self._given_back)
+            informers.append(self._heard[key])
+        return all(informer.has_synced for informer in informers)
 
 
 def _gives_back(new: Obj, old: Obj) -> bool:
