@@ -118,9 +118,11 @@ class ResourceQuotaController(Controller):
         counted = self._counted(quota)
         if any(each not in counted for each in (quota.get("spec") or {}).get("hard") or ()):
             await self._learn()
-        heard = self._hear_of(quota)
+        around = self._around()
+        evaluators = wanted_evaluators(quota, self._evaluators.values(), around)
+        heard = self._hear_of(evaluators)
         try:
-            await self.update_status(self.quotas, quota, await self._status(quota))
+            await self.update_status(self.quotas, quota, await self._status(quota, evaluators, around))
         except StatusError as error:
             if error.code == 409:
                 # Charged meanwhile: what was counted may lack an object.
@@ -139,11 +141,11 @@ class ResourceQuotaController(Controller):
         around = self._around()
         return {name for evaluator in self._evaluators.values() for name in evaluator.names(hard, around)}
 
-    async def _status(self, quota: Obj) -> Obj:
-        around, namespace = self._around(), namespace_of(quota)
+    async def _status(self, quota: Obj, evaluators: Iterable[Evaluator], around: Surroundings) -> Obj:
+        namespace = namespace_of(quota)
         objects: list[tuple[Evaluator, Sequence[Obj]]] = []
         pods: list[Obj] = []
-        for evaluator in wanted_evaluators(quota, self._evaluators.values(), around):
+        for evaluator in evaluators:
             kind = self._kinds[evaluator.group, evaluator.plural]
             listed = await self._all(kind, namespace)
             if kind.plural == CLAIMS.plural and around.extended and any(is_special(claim) for claim in listed):
@@ -159,10 +161,10 @@ class ResourceQuotaController(Controller):
         listed: list[Obj] = (await client.list(kind, namespace))["items"]
         return listed
 
-    def _hear_of(self, quota: Obj) -> bool:
-        """Hear of deletions of all that a quota counts; tell whether they are heard of already."""
+    def _hear_of(self, evaluators: Iterable[Evaluator]) -> bool:
+        """Hear of deletions of all that is counted; tell whether they are heard of already."""
         informers = []
-        for evaluator in wanted_evaluators(quota, self._evaluators.values(), self._around()):
+        for evaluator in evaluators:
             key = (evaluator.group, evaluator.plural)
             if key not in self._heard:
                 informer = self._heard[key] = self.context.informers.metadata(self._kinds[key])

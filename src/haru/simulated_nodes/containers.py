@@ -140,9 +140,9 @@ class _Advance:
         """All begin anew in their sandbox, without a pause; one that asks at once again does so a second later."""
         self._due.append(_SHOWN_SECONDS)
         for container in (*self._init, *self._main):
-            name, before = container["name"], self._statuses[container["name"]]
+            name, waiting = container["name"], self._statuses[container["name"]]["state"].get("waiting")
             self._runs.crashes.forget(name)
-            if before["state"].get("waiting", {}).get("reason", CRASH_LOOP) == CRASH_LOOP:
+            if waiting is None or waiting.get("reason") == CRASH_LOOP:
                 self._wait(container, REMOVED["reason"], REMOVED["message"])
                 self._statuses[name]["lastState"] = removed_state()
 

@@ -106,7 +106,7 @@ class Bucketed(Generic[K, V]):
         theirs: dict[K, V] = {}
         for branch, their_branch in _unlike(self._branches, other._branches):
             for row, their_row in _unlike(branch, their_branch):
-                for own, their in compress(zip(row, their_row, strict=True), map(is_not, row, their_row)):
+                for own, their in _unlike(row, their_row):
                     ours.update(own)
                     theirs.update(their)
         found = set(compress(ours, map(is_not, ours.values(), map(theirs.get, ours))))
