@@ -217,15 +217,55 @@ def test_device_that_is_whole_by_now_is_not_free_while_somebody_has_a_share_of_i
     assert decision.members[0].allocations[0].allocation["devices"]["results"][0]["device"] == "gpu-1"
 
 
-def test_gang_that_asks_for_all_devices_is_refused_though_some_of_them_can_be_shared() -> None:
-    shared = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "8"}}}
-    everything = {"name": "all", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
+SHARED: Obj = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "8"}}}
+EVERYTHING: Obj = {"deviceClassName": "gpu", "allocationMode": "All"}
+ONE: Obj = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        [{"name": "all", "exactly": EVERYTHING}],
+        [{"name": "r", "firstAvailable": [{"name": "all", **EVERYTHING}, {"name": "two", **ONE, "count": 2}]}],
+        [{"name": "r", "firstAvailable": [{"name": "four", **ONE, "count": 4}, {"name": "all", **EVERYTHING}]}],
+        [{"name": "all", "exactly": EVERYTHING}, {"name": "seen", "exactly": {**ONE, "adminAccess": True}}],
+    ],
+)
+def test_gang_that_asks_for_all_devices_is_refused_though_some_of_them_can_be_shared(requests: list[Obj]) -> None:
     objects = [device_class(), *(node(name, labels={"rack": "a"}) for name in ("n0", "n1"))]
-    objects += [fabric(devices("f", ["r0"]), ["a"]), resource_slice("n0", [{"name": "d0", **shared}])]
+    objects += [fabric(devices("f", ["r0"]), ["a"]), resource_slice("n0", [{"name": "d0", **SHARED}])]
     for member in ("m0", "m1"):
-        objects += [claim(f"{member}-c", requests=[everything]), pod(member, group="gang", claims=[f"{member}-c"])]
+        objects += [claim(f"{member}-c", requests=requests), pod(member, group="gang", claims=[f"{member}-c"])]
     decision = decide_all([*objects, pod_group("gang", 2)], "gang")
     assert decision.status == "unschedulable", decision.message
+
+
+def test_gang_fits_if_one_member_takes_another_alternative_than_all_devices() -> None:
+    """The devices of all nodes: who comes first would take them all."""
+    choices = [{"name": "all", **EVERYTHING}, {"name": "one", **ONE}]
+    objects = [device_class(), node("n0", labels={"rack": "a"}), fabric(devices("f", ["r0", "r0"]), ["a"])]
+    for member in ("m0", "m1"):
+        objects.append(claim(f"{member}-c", requests=[{"name": "r", "firstAvailable": choices}]))
+        objects.append(pod(member, group="gang", claims=[f"{member}-c"]))
+    decision = decide_all([*objects, pod_group("gang", 2)], "gang")
+    assert decision.status == "scheduled", decision.message
+
+
+def test_gang_fits_if_two_requests_of_a_member_change_their_shared_devices() -> None:
+    """d0 has room for 2 and d1 for 3: what the second member asks of d1 leaves 1 of it, and 2 of the other."""
+    sizes = [{"name": f"d{i}", **SHARED, "capacity": {"memory": {"value": v}}} for i, v in enumerate("23")]
+    for one in sizes:
+        one["attributes"] = {"name": {"string": one["name"]}}
+    exact = [{**ONE, "capacity": {"requests": {"memory": amount}}} for amount in ("1", "2")]
+    apart = [{"distinctAttribute": f"{DRIVER}/name"}]
+    first = claim("c0", requests=[{"name": f"r{i}", "exactly": one} for i, one in enumerate(exact)])
+    first["spec"]["devices"]["constraints"] = apart
+    only = {"selectors": [{"cel": {"expression": f'device.attributes["{DRIVER}"].name == "d1"'}}]}
+    objects = [device_class(), node("n0", labels={"rack": "a"}), fabric(sizes, ["a"]), first]
+    objects += [claim("c1", requests=[{"name": "r", "exactly": {**exact[1], **only}}]), pod_group("gang", 2)]
+    objects += [pod(f"m{i}", group="gang", claims=[f"c{i}"]) for i in (0, 1)]
+    decision = decide_all(objects, "gang")
+    assert decision.status == "scheduled", decision.message
 
 
 def test_consumed_shares_are_counted_per_device() -> None:

@@ -18,7 +18,6 @@ KNOWN = {
     "evicts for devices": "Haru evicts for devices; kube-scheduler's trial leaves a victim's claims allocated",
     "promised": "Haru lets a pod use what a victim has now and its preemptor will have later; kube-scheduler adds both",
     "waits": "Haru evicts nobody where waiting for pods that are being deleted suffices",
-    "gave up": "Haru's search for places of a gang ends at its bound without an answer",
     "mappings": "kube-scheduler cannot bind a pod with a claim to a node that serves its extended resources itself",
     "quota": "a quota refuses the claim that the scheduler makes for extended resources: no part of the decision",
 }
@@ -99,8 +98,6 @@ def _cause(seen: Outcome, expected: Outcome, found: set[str], promised: bool) ->
     for name, words in _FAILED_BINDINGS.items():
         if any(words in one.message for one in seen.pods.values()):
             return name
-    if any(one.message.startswith("gave up after") for one in expected.pods.values()):
-        return "gave up"
     if promised and sum(expected.bound.values()) > sum(seen.bound.values()):
         return "promised"
     if expected.nominates and not expected.victims:

@@ -79,7 +79,6 @@ def test_message_of_a_moment_is_not_compared_while_places_are_promised() -> None
     [
         (one("", "create claim: exceeded quota: q"), Outcome(one("n0")), False, "quota"),
         (one("", "nil or empty request mappings, no update"), Outcome(one("n0")), False, "mappings"),
-        (one("", "0/1: a"), Outcome(one("", "gave up after 9 questions")), False, "gave up"),
         (one("", "0/1: a"), Outcome(one("n0")), True, "promised"),
         (one("", "0/1: a", "n0"), Outcome(one("", "0/1: a", "n1"), nominates=True), False, "waits"),
     ],

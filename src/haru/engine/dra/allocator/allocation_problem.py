@@ -194,6 +194,8 @@ class AllocationProblem(AllocatedNodeDevices):
             hiding, others = node_checks(self, number, ask)
             for index in offer:
                 position = offset + index
+                if ask.without and self.device_id(position) in ask.without:
+                    continue
                 if hiding is not None and not hiding(position):
                     continue
                 if index in offer.errors:

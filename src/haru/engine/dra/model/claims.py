@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from haru.engine.dra.allocated_state import claim_key
 from haru.engine.dra.allocator.consumable_capacity import Wanted
-from haru.engine.dra.model.model import DeviceClass, Features
+from haru.engine.dra.model.model import DeviceClass, DeviceId, Features
 from haru.engine.dra.model.quantities import amount, canonical
 from haru.engine.dra.selectors.compiled_selectors import Selection, expressions
 from haru.engine.dra.taints import Toleration, decode_toleration
@@ -43,6 +43,8 @@ class SubRequest:
     raw_tolerations: tuple[Obj, ...]
     wanted: Wanted
     error: str
+    without: frozenset[DeviceId] = frozenset()
+    """Devices that it does not take, in a search for other allocations; in mode All it takes them all the same."""
 
 
 class Request(NamedTuple):
