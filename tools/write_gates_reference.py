@@ -13,8 +13,8 @@ HEAD = """\
 <!-- Written by tools/write_gates_reference.py from the table of gates; do not edit by hand. -->
 
 The table lists every feature gate of Kubernetes 1.36 that Haru knows, with its stage and default. Set gates with
-`--feature-gates NAME=true,NAME=false` of `haru apiserver`, `haru scheduler`, `haru controllers` and `haru up`. The
-rules are those of 1.36:
+`--feature-gates NAME=true,NAME=false` of `haru apiserver`, `haru scheduler`, `haru controllers`, `haru node` and
+`haru up`. The rules are those of 1.36:
 
 - A locked gate accepts only its default. An unknown name, or a value other than true or false, is an error that names
   the gate.

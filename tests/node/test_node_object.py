@@ -12,6 +12,7 @@ import pytest
 
 import virtual_time
 from haru.kube.errors import StatusError
+from haru.kube.gates import FeatureGates
 from haru.kube.pod_resize import Allocations
 from haru.node.agent.agent import Agent
 from haru.node.agent.machine import Machine
@@ -20,6 +21,7 @@ from haru.node.agent.node_status import (
     allocatable,
     capacity,
     condition_events,
+    declared_features,
     runtime_version,
     with_resources_of_others,
 )
@@ -289,6 +291,8 @@ def test_node_says_that_it_has_no_storage_drivers_and_which_features_it_has(monk
         "InPlacePodVerticalScalingInitContainers",
         "RestartAllContainersOnContainerExits",
     ]
+    off = FeatureGates({"RestartAllContainersOnContainerExits": False})
+    assert declared_features(off) == status["declaredFeatures"][:2]
     node.registration.short_of = lambda: ("DiskPressure",)
     conditions = virtual_time.run(node.report())["conditions"]
     assert {one["type"] for one in conditions if one["status"] == "True"} == {"DiskPressure", "Ready"}

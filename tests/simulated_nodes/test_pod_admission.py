@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from haru.kube.node_admission import admission_problem, groups_problem, os_problem, placement_problem, sysctl_problem
+from haru.kube.node_features import features_problem
 
 Obj = dict[str, Any]
 GPU = "example.com/gpu"
@@ -88,6 +89,18 @@ def test_pod_for_windows_is_not_taken() -> None:
     problem = os_problem({"metadata": {"name": "p"}, "spec": {"os": {"name": "windows"}}})
     assert problem is not None and problem[0] == "PodOSNotSupported"
     assert os_problem({"metadata": {"name": "p"}, "spec": {"os": {"name": "linux"}}}) is None
+
+
+@pytest.mark.parametrize("member", ["containers", "initContainers"])
+def test_pod_that_needs_a_feature_which_the_node_does_not_declare_is_not_taken(member: str) -> None:
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    pod = {"metadata": {"name": "p"}, "spec": {member: [{"name": "a", "restartPolicyRules": [rule]}]}}
+    feature = "RestartAllContainersOnContainerExits"
+    assert features_problem(pod, [feature]) is None
+    text = f"Pod requires node features that are not available: {feature}"
+    assert features_problem(pod, []) == ("PodFeatureUnsupported", text)
+    rule["action"] = "Restart"
+    assert features_problem(pod, []) is None
 
 
 def test_pod_with_its_groups_alone_is_taken_where_the_runtime_can_see_to_that() -> None:

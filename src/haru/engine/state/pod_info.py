@@ -7,7 +7,7 @@ Source: kube-scheduler's PodInfo and Resource, as behaviour.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.state.affinity_terms import NO_TERMS, PodAffinityTerms
 from haru.engine.state.decision import GroupKey, PodKey
-from haru.kube.container_restarts import RESTART_ALL_FEATURE, may_restart_all
 from haru.kube.meta import Obj, controller_of
+from haru.kube.node_features import needed_features
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.resources import claimed_resources, pod_requests
 
@@ -136,13 +136,6 @@ def _same_spec(one: PodInfo, other: PodInfo) -> bool:
 def _asks_for_both(container: Mapping[str, Any]) -> bool:
     asked = (container.get("resources") or {}).get("requests") or ()
     return "cpu" in asked and "memory" in asked
-
-
-def _needed_features(spec: Mapping[str, Any]) -> Iterator[str]:
-    if may_restart_all(spec):
-        yield RESTART_ALL_FEATURE
-    if spec.get("hostNetwork") and spec.get("hostUsers") is False:
-        yield "UserNamespacesHostNetworkSupport"
 
 
 def _host_ports(spec: Mapping[str, Any]) -> frozenset[HostPort]:
@@ -369,7 +362,7 @@ class PodInfo:
     @cached_property
     def needed_features(self) -> tuple[str, ...]:
         """The features that a node must declare for it (KEP-5328), in order of name."""
-        return tuple(sorted(_needed_features(self.spec)))
+        return tuple(sorted(needed_features(self.spec)))
 
     @cached_property
     def has_required_anti_affinity(self) -> bool:

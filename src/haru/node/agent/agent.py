@@ -27,12 +27,13 @@ from haru.kube.node_admission import (
     pressure_problem,
     sysctl_problem,
 )
+from haru.kube.node_features import features_problem
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.context import Cgroups, Context, RuntimeInfo
 from haru.node.agent.evictions import Evictions
 from haru.node.agent.log_rotation import ContainerLogManager
 from haru.node.agent.machine import own_address, read_machine
-from haru.node.agent.node_status import Host, allocatable, amounts_of_pods, node_labels
+from haru.node.agent.node_status import Host, allocatable, amounts_of_pods, declared_features, node_labels
 from haru.node.agent.object_cache import Objects
 from haru.node.agent.options import NodeOptions
 from haru.node.agent.registration import NODES, Registration
@@ -225,6 +226,7 @@ class Agent:
             or groups_problem(pod, node)
             or self._no_room(pod)
             or placement_problem(pod, self._others(pod), node)
+            or features_problem(pod, declared_features(self._options.gates))
         )
 
     def _node(self, context: Context) -> Obj:

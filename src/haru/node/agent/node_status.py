@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from haru.kube.container_restarts import RESTART_ALL_FEATURE
+from haru.kube.gates import FeatureGates
 from haru.kube.meta import Obj, get_condition
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.machine import Machine
@@ -23,14 +24,14 @@ KUBELET_VERSION = "v1.36.0"
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)+)(.*)")
 _SEMANTIC = re.compile(r"(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?")
 """What may follow the numbers of a semantic version."""
-_DECLARED = (
-    "InPlacePodLevelResourcesVerticalScaling",
-    "InPlacePodVerticalScalingInitContainers",
-    RESTART_ALL_FEATURE,
-)
-"""Features that nodes of 1.36 declare, and that this one has, in their order."""
 _MOST_IMAGES = 50
 _MOST_IMAGE_NAMES = 5
+
+
+def declared_features(gates: FeatureGates) -> list[str]:
+    """Features that nodes of 1.36 declare, and that this one has, in their order."""
+    restarts = [RESTART_ALL_FEATURE] if gates.enabled(RESTART_ALL_FEATURE) else []
+    return ["InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers", *restarts]
 
 
 def node_labels(options: NodeOptions, machine: Machine) -> dict[str, str]:
@@ -132,7 +133,7 @@ def node_status(options: NodeOptions, host: Host, version: cri.VersionResponse, 
         ],
     }
     if options.gates.enabled("NodeDeclaredFeatures"):
-        status["declaredFeatures"] = list(_DECLARED)
+        status["declaredFeatures"] = declared_features(options.gates)
     if host.port:
         status["daemonEndpoints"] = {"kubeletEndpoint": {"Port": host.port}}
     return status
