@@ -22,7 +22,7 @@ directory; `~/.kube/config`. Flags cannot be abbreviated.
 | exit status | meaning |
 | --- | --- |
 | 0 | yes; done; a server: stopped by SIGINT or SIGTERM |
-| 1 | a well-formed no: does not fit, findings; a server: it lost its Lease, or a part of it failed |
+| 1 | a well-formed no: does not fit, findings; a server: Lease lost, a part failed, two signals, no stop within 45 s |
 | 2 | bad usage or input: one line on stderr names the flag or file, the value and the remedy |
 | 130 | interrupted |
 """

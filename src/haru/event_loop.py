@@ -1,4 +1,4 @@
-"""Share one event loop: stop it by signals, bound and end tasks, and cut long work into slices.
+"""Share one event loop: bound and end tasks, and cut long work into slices.
 
 A blocked loop answers nobody: `haru.loop_lag` measures it.
 """
@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import signal
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any, TypeVar
 
 from haru.errors import raise_first
 
 _SLICE_SECONDS = 0.01
+_INSIST_SECONDS = 15.0
+"""More than a task takes to end in order: the longest gives a Lease up meanwhile."""
 is_for_a_client: ContextVar[bool] = ContextVar("is_for_a_client", default=False)
 """Whether what is done is an answer that a client waits for. Tasks have it from the task that starts them, connections
 from the one that listens: `haru.fair_loop` runs the steps of such tasks first."""
 T = TypeVar("T")
 _imported: set[str] = set()
+_log = logging.getLogger(__name__)
 
 
 async def imported(module: str) -> None:
@@ -44,19 +48,42 @@ async def bounded(items: Iterable[T], action: Callable[[T], Awaitable[Any]], lim
     raise_first(results)
 
 
-def stop_event() -> asyncio.Event:
-    """Return an event that SIGINT and SIGTERM set from now on."""
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop
-
-
 async def cancelled(*tasks: asyncio.Future[Any]) -> list[Any]:
-    """Cancel tasks and wait until they have closed what they opened; return what each returned or raised."""
+    """Cancel tasks and wait until they have closed what they opened; return what each returned or raised.
+
+    What has not ended for long is told, and cancelled again: a task may lose a cancellation that comes just when what
+    it waits for is there (`asyncio.wait_for` of Python 3.11 does, and so may a library).
+    """
     for task in tasks:
         task.cancel()
-    return await asyncio.gather(*tasks, return_exceptions=True)
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
+
+    def again() -> None:
+        nonlocal timer
+        timer = loop.call_later(_INSIST_SECONDS, again)
+        for task in tasks:
+            if not task.done():
+                _log.warning("cancelled %g s ago, but goes on; cancelled again: %s", _INSIST_SECONDS, where(task))
+                task.cancel()
+
+    timer = loop.call_later(_INSIST_SECONDS, again)
+    try:
+        return await asyncio.gather(*tasks, return_exceptions=True)
+    finally:
+        timer.cancel()
+
+
+def where(task: asyncio.Future[Any]) -> str:
+    """Return the name of a task and the functions in which it waits, the outermost first."""
+    if not isinstance(task, asyncio.Task):
+        return repr(task)
+    places = [task.get_name()]
+    inner: object = task.get_coro()
+    while isinstance(inner, CoroutineType) and (frame := inner.cr_frame) is not None:
+        places.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+        inner = inner.cr_await
+    return " > ".join(places)
 
 
 def abort(transport: asyncio.WriteTransport) -> None:

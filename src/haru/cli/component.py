@@ -24,9 +24,10 @@ from haru.cli.connection import connect, connect_to
 from haru.cli.main import UsageError
 from haru.cli.serving_flags import serving_options
 from haru.embedded.process import loop_factory
-from haru.event_loop import cancelled, stop_event
+from haru.event_loop import cancelled
 from haru.garbage import postpone_collection, resume_collection
 from haru.loop_lag import LoopLag
+from haru.stop import stop_event
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from haru.cli.connection import add_connection_arguments, connect
 from haru.cli.main import UsageError
 from haru.cli.team_flags import add_team_arguments, team_options
-from haru.event_loop import stop_event
+from haru.stop import stop_event
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from haru.cli.component import preload
 from haru.cli.connection import connect
 from haru.cli.main import UsageError
-from haru.event_loop import cancelled, stop_event
+from haru.event_loop import cancelled
 from haru.garbage import postpone_collection, resume_collection
 from haru.loop_lag import measured_loop
+from haru.stop import stop_event
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient

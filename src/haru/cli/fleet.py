@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from haru.cli.connection import add_connection_arguments, connect, told_as_usage
 from haru.cli.main import UsageError
-from haru.event_loop import cancelled, stop_event
+from haru.event_loop import cancelled
+from haru.stop import stop_event
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
@@ -102,7 +103,7 @@ async def _serve(options: argparse.Namespace, nodes: Nodes) -> int:
     from haru.simulated_nodes.standalone import run_fleet
 
     taints = [] if options.no_taint else [parse_taint(text) for text in options.taint or [DEFAULT_TAINT]]
-    stop = stop_event()
+    stop = stop_event(None)  # to delete many nodes takes long
     async with connect(options, "haru-fleet") as client:
         with told_as_usage(client):
             work = asyncio.create_task(

@@ -21,8 +21,9 @@ from haru.cli.connection import add_connection_arguments, connect
 from haru.cli.main import UsageError
 from haru.cli.node_api_flags import add_server_arguments, server_options
 from haru.cli.node_eviction_flags import add_eviction_arguments, eviction_options, image_gc_options
-from haru.event_loop import cancelled, stop_event
+from haru.event_loop import cancelled
 from haru.loop_lag import measured_loop
+from haru.stop import stop_event
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 from haru.cli.connection import add_connection_arguments, connect
 from haru.cli.main import UsageError
-from haru.event_loop import cancelled, stop_event
+from haru.event_loop import cancelled
 from haru.loop_lag import measured_loop
+from haru.stop import stop_event
 
 if TYPE_CHECKING:
     from haru.secure_serving.component import Route

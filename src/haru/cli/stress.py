@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from haru.cli.connection import add_connection_arguments, connect, told_as_usage
 from haru.cli.main import UsageError
-from haru.event_loop import cancelled, stop_event
+from haru.event_loop import cancelled
 from haru.interrupts import STATUS
 from haru.kube.meta import Obj
+from haru.stop import stop_event
 
 if TYPE_CHECKING:
     from haru.client.api import ApiClient
@@ -335,7 +336,7 @@ async def _until_stopped(work: Coroutine[Any, Any, int], running: Sequence[Stres
     """Wait for the work's status, which a signal ends first (130), and show where the present run is."""
     from haru.cli.stress_display import Display
 
-    stop = stop_event()
+    stop = stop_event(None)  # what was created is deleted first, which takes as long as there is of it
     working, waiting = asyncio.create_task(work), asyncio.create_task(stop.wait())
     with Display(sys.stderr) as display:
         showing = asyncio.create_task(display.run(lambda: running[0] if running else None))

@@ -1,15 +1,12 @@
-"""What long-running commands share: how long the process runs, the event loop, and waiting for work or a signal."""
+"""What long-running commands share: how long the process runs, and the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-from haru.event_loop import cancelled
 
 _IMPORTED = time.monotonic()
 
@@ -39,15 +36,3 @@ def loop_factory(*, serves: bool) -> Callable[[], asyncio.AbstractEventLoop] | N
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
-
-
-async def first(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:
-    """Awaits `work` or the stop signal, whichever comes first; True if the work is done."""
-    task, waiting = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            task.result()
-        return task.done()
-    finally:
-        await cancelled(task, waiting)

@@ -27,14 +27,14 @@ from haru.embedded.audit import audit_options
 from haru.embedded.errors import OptionError
 from haru.embedded.options import check_versions
 from haru.embedded.peers import PeerFiles
-from haru.embedded.process import first, loop_factory, seconds_since_start
+from haru.embedded.process import loop_factory, seconds_since_start
 from haru.embedded.security import SecurityOptions
-from haru.event_loop import stop_event
 from haru.files import write_whole
 from haru.garbage import postpone_collection, resume_collection
 from haru.http2 import MAX_STREAMS
 from haru.kube.gates import FeatureGates
 from haru.loop_lag import measured_loop
+from haru.stop import stop_event, unless_stopped
 from haru.storage.etcd import EtcdStore, EtcdStoreOptions, read_credentials
 
 
@@ -105,7 +105,8 @@ async def _run(options: ReplicaOptions) -> int:
     replica = Replica(options)
     async with measured_loop():
         try:
-            if not await first(replica.start(), stop):
+            await unless_stopped(replica.start(), stop)
+            if stop.is_set():
                 return 0
             resume_collection()
             print(f"haru apiserver is ready after {seconds_since_start():.1f} s at {replica.url}", flush=True)

@@ -24,11 +24,12 @@ from haru.embedded.launch import Lifeline, fork_all
 from haru.embedded.lock import DirectoryLock
 from haru.embedded.options import Processes, UpOptions
 from haru.embedded.part import needed_parts
-from haru.embedded.process import first, loop_factory, seconds_since_start
+from haru.embedded.process import loop_factory, seconds_since_start
 from haru.embedded.supervised import SupervisedParts
-from haru.event_loop import cancelled, stop_event
+from haru.event_loop import cancelled
 from haru.garbage import postpone_collection, resume_collection
 from haru.loop_lag import LoopLag
+from haru.stop import stop_event, unless_stopped
 
 if TYPE_CHECKING:
     from haru.embedded.cluster import EmbeddedCluster
@@ -128,7 +129,8 @@ async def _serve(
     _dump_on_signal(cluster, supervised)
     try:
         # A signal during the start ends it too.
-        if not await first(cluster.start(), stop):
+        await unless_stopped(cluster.start(), stop)
+        if stop.is_set():
             return 0
         lock.describe(kubeconfig=str(cluster.kubeconfig), address=cluster.address)
         resume_collection()
@@ -137,7 +139,7 @@ async def _serve(
         print(f"haru is ready after {seconds:.1f} s at {cluster.address}, kubeconfig {where}", flush=True)
         if cluster.notes:
             print("\n".join(cluster.notes), file=sys.stderr)
-        await first(cluster.failed(), stop)
+        await unless_stopped(cluster.failed(), stop)
         return 0
     finally:
         await cluster.stop()

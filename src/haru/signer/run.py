@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from haru.event_loop import stop_event
 from haru.signer.files import FileKeys, KeyStoreError
 from haru.signer.hsm import HsmKeys, Module
 from haru.signer.listener import SignerListener
 from haru.signer.schedule import Pace, signing
 from haru.signer.service import Holder, Service
+from haru.stop import stop_event
 
 LOOK_SECONDS = 1.0
 """Between two looks at whether a key's time has come."""

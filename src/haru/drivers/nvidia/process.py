@@ -22,10 +22,9 @@ from haru.drivers.nvidia.plugin import NvidiaCards
 from haru.drivers.nvidia.sharing import Commands, SharingManager, run_command
 from haru.drivers.nvidia.usage import SECONDS, Usage
 from haru.drivers.simulated.process import node_of, publish, withdraw
-from haru.drivers.stop import unless_stopped
 from haru.errors import InputError
-from haru.event_loop import stop_event
 from haru.kube.meta import uid_of
+from haru.stop import stop_event, unless_stopped
 
 _LOG = logging.getLogger("haru.driver")
 GATES: Final = {

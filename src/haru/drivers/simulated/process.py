@@ -15,11 +15,10 @@ from haru.drivers.library import DriverOptions, DriverServer
 from haru.drivers.simulated.driver import NODES, install_device_classes
 from haru.drivers.simulated.plugin import SimulatedCards, health_of, pool_of
 from haru.drivers.simulated.profiles import Profile
-from haru.drivers.stop import unless_stopped
 from haru.errors import ClusterError
-from haru.event_loop import stop_event
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj, annotations_of, uid_of
+from haru.stop import stop_event, unless_stopped
 
 _LOG = logging.getLogger("haru.driver")
 _RETRY_SECONDS: Final = 1.0
