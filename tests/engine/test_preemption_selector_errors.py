@@ -15,6 +15,7 @@ from engine_objects import (
     device_class,
     node,
     pod,
+    pod_group,
     resource_slice,
 )
 
@@ -76,12 +77,33 @@ def test_selector_error_beside_a_terminating_pod_is_that_of_its_node(
     assert (decision.status, evicted(decision)) == ("nominated" if victims else "unschedulable", victims)
 
 
-def test_selector_error_in_a_reprieve_evicts_the_unit() -> None:
-    """Beside the holder of the good device the pod would ask the bad one: the holder goes, the other pod stays."""
-    objects = work_on("a")
+def held_good_device() -> list[Obj]:
+    """Beside the holder of the good device any other would ask the bad one."""
+    objects = [o for o in work_on("a") if o["metadata"]["name"] not in ("r0", "p")]
     objects[2]["spec"]["devices"].append({"name": "e"})
     held = running("holder", "n0", 1, claims=["held"])
-    objects = [o for o in objects if o["metadata"]["name"] not in ("r0", "p")]
-    objects += [held, allocated(claim("held"), allocation("n0", "d"), held), running("other", "n0", 0)]
-    decision = ask([*objects, pod("p", cpu="1", priority=100, claims=["c"])])
+    return [*objects, held, allocated(claim("held"), allocation("n0", "d"), held), running("other", "n0", 0)]
+
+
+def test_selector_error_in_a_reprieve_evicts_the_unit() -> None:
+    """The holder goes, the other pod stays."""
+    decision = ask([*held_good_device(), pod("p", cpu="1", priority=100, claims=["c"])])
     assert (decision.status, evicted(decision)) == ("nominated", ["holder"])
+
+
+@pytest.mark.parametrize("beside", [0, 1])
+def test_selector_error_in_a_reprieve_for_a_gang_evicts_the_unit(beside: int) -> None:
+    members = [pod("m0", cpu="1", priority=100, group="g", claims=["c"])]
+    members += [pod(f"m{n + 1}", cpu="1", priority=100, group="g") for n in range(beside)]
+    group = pod_group("g", len(members), priority=100)
+    decision = decide_all([*held_good_device(), group, *members], "g", preempt_for_groups=True)
+    assert (decision.status, evicted(decision)) == ("nominated", ["holder"])
+
+
+def test_selector_error_without_all_victims_is_the_error_of_a_gang() -> None:
+    """As in kube-scheduler 1.36, other than for a pod, for which it is an error of its node."""
+    objects = [o for o in work_on("", "a") if o["metadata"]["name"] != "p"]
+    member = pod("m", cpu="8", priority=100, group="g", claims=["c"])
+    decision = decide_all([*objects, pod_group("g", 1, priority=100), member], "g", preempt_for_groups=True)
+    assert (decision.status, decision.evictions) == ("error", ())
+    assert decision.message == NO_MODEL

@@ -88,13 +88,13 @@ def test_backoff_doubles_to_limit_and_success_resets_it() -> None:
     unit = queue.pop(now)
     assert unit is not None
     queue.done(unit)
-    assert (unit.attempts, unit.errors) == (0, 0)
+    assert (unit.attempts, unit.errors, unit.refused) == (0, 0, 0)
 
 
 def test_unit_may_be_tried_any_number_of_times() -> None:
     queue = SchedulingQueue()
     unit = queue.put(("pod", "ns", "p"), "ns/p", 0, 0.0)
-    unit.attempts = unit.errors = 5000
+    unit.refused = unit.errors = 5000
     queue.release(unit, 0.0)
     assert queue.pop(0.0) is unit
     queue.fail(unit, 0.0)
@@ -155,6 +155,22 @@ def test_errors_count_for_the_backoff_until_an_attempt_ends_without_one() -> Non
             waits.append(unit.ready_at - now)
         now += 60
     assert waits == [1.0, 2.0, 1.0]
+
+
+def test_errors_do_not_count_for_the_backoff_of_refusals() -> None:
+    queue = queue_with((A, 0))
+    now, waits = 1.0, []
+    for refused in (False, False, False, True, False, True):
+        unit = queue.pop(now)
+        assert unit is not None
+        if refused:
+            queue.reject(unit, FIT, now)
+            queue.on_event(FIT, now)
+            waits.append(unit.ready_at - now)
+        else:
+            queue.fail(unit, now)
+        now += 60
+    assert waits == [1.0, 2.0]
 
 
 def test_failed_unit_keeps_its_backoff() -> None:

@@ -92,10 +92,29 @@ def preempt_for_group(snapshot: Snapshot, refused: Decision, preemptor: Preempto
         units = evictable_pods(base, preemptor)
         if not units and not waits_for_pending_evictions(snapshot, preemptor):
             return with_message(refused, NO_VICTIMS)
-        victims = Search(base, preemptor).victims(units, refused=base is snapshot)
-        return (nominated(base, refused, preemptor, victims) if victims is not None else None) or refused
+        return _preempt(base, refused, preemptor, units, all_refused=base is snapshot)
     except UnansweredError as error:
         return DecisionBuilder(preemptor.info.key, preemptor.info.members, snapshot.version).failed(error.reason)
+
+
+def _preempt(
+    base: Snapshot,
+    refused: Decision,
+    preemptor: Preemptor,
+    units: Sequence[DisruptionUnit],
+    *,
+    all_refused: bool,
+    counts: bool = True,
+) -> Decision:
+    """Nominate the group with the evictions that it needs, or refuse it. Raises UnansweredError."""
+    try:
+        victims = Search(base, preemptor, counts=counts).victims(units, refused=all_refused)
+        return (nominated(base, refused, preemptor, victims) if victims is not None else None) or refused
+    except UnansweredError as error:
+        if not counts or error.reason.type != "SelectorError":
+            raise
+    # Counts do not tell with which units in place the group comes upon the selector; placing it anew does.
+    return _preempt(base, refused, preemptor, units, all_refused=all_refused, counts=False)
 
 
 def after_pending_evictions(snapshot: Snapshot) -> Snapshot:
@@ -133,14 +152,15 @@ def quorum_is_met(snapshot: Snapshot, preemptor: Preemptor) -> bool:
 class Search:
     """Search victims for one preemptor, among one set of candidates after the other."""
 
-    def __init__(self, base: Snapshot, preemptor: Preemptor) -> None:
+    def __init__(self, base: Snapshot, preemptor: Preemptor, *, counts: bool = True) -> None:
+        """`counts`: members are counted by node where that can be, not placed anew for each question."""
         self._base = base
         self._preemptor = preemptor
         options = preemptor.info.options
         # `base` lacks the victims of nominations that the preemptor must respect; these belong to overridable ones.
         self.evicted = evicted_pods(base.pod_index.nominations.values())
         self._occupancies = NodeOccupancies.of(base, partitionable=options.features.PartitionableDevices)
-        self._capacity = member_capacity_for(base, preemptor.info, base.node_names)
+        self._capacity = member_capacity_for(base, preemptor.info, base.node_names) if counts else None
         self._counter = (
             single_class_capacity_for(base, options, self._capacity.classes) if self._capacity is not None else None
         )
@@ -284,8 +304,8 @@ class _EvictionTrial:
                 return self._oracle.fits(self._dry_run.snapshot(), self.fit)
             return self._max_members(self.fit, self._dry_run.nodes_of(units)) >= self.fit
         except UnansweredError as error:
-            if error.reason.type == "SelectorError" and self._is_single:
-                return False  # as 1.36: to the pod, an error is a no of the node
+            if error.reason.type == "SelectorError" and (self._is_single or self._capacity is None):
+                return False  # as 1.36: in a reprieve an error is a no
             raise
         finally:
             self._dry_run.take(units)

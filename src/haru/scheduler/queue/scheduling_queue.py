@@ -54,7 +54,10 @@ class QueuedUnit:
     place: QueueStage = QueueStage.HELD
     timestamp: float = 0.0
     attempts: int = 0
+    refused: int = 0
+    """How many attempts ended with a refusal."""
     errors: int = 0
+    """How many attempts ended with an error since the last refusal."""
     ready_at: float = 0.0
     parked_at: float = 0.0
     rejected_by: frozenset[str] = frozenset()
@@ -271,7 +274,7 @@ class SchedulingQueue:
     def done(self, unit: QueuedUnit) -> None:
         """The cycle placed every pod the unit had: its attempts are forgotten. Pods that are held stay."""
         self._in_flight.pop(unit.key, None)
-        unit.attempts = unit.errors = 0
+        unit.attempts = unit.refused = unit.errors = 0
         unit.first_active, unit.flushed = None, False
         if self.units.get(unit.key) is not unit:
             return
@@ -285,8 +288,9 @@ class SchedulingQueue:
         if not self._still_there(unit):
             return
         unit.errors = 0
+        unit.refused += 1
         unit.rejected_by = frozenset(plugins)
-        unit.ready_at = now + self._backoff_for(unit.attempts)
+        unit.ready_at = now + self._backoff_for(unit.refused)
         missed = (
             unit.any_event
             or bool(unit.seen_events & unit.rejected_by)
