@@ -149,6 +149,7 @@ def test_container_config_for_runtime() -> None:
     assert (security.no_new_privs, security.readonly_rootfs) == (True, True)
     assert security.supplemental_groups == [4, 3]
     assert security.capabilities.drop_capabilities == ["ALL"]
+    assert not security.HasField("apparmor")
     assert {"/proc/kcore", "/proc/interrupts", "/sys/cpu0/warm"} <= set(security.masked_paths)
     assert security.seccomp.profile_type == cri.SecurityProfile.Unconfined
 
@@ -182,6 +183,25 @@ def test_sandbox_config_for_runtime(host: bool, network: int, hostname: str, por
     options = config.linux.security_context.namespace_options
     assert options.network == network
     assert config.metadata.attempt == 2
+
+
+def test_seccomp_profile_of_this_machine_is_a_file_of_the_node() -> None:
+    profile = {"type": "Localhost", "localhostProfile": "a/b.json"}
+    whole = pod({"name": "c"}, securityContext={"seccompProfile": profile, "appArmorProfile": profile})
+    made = container_config(whole, whole["spec"]["containers"][0], ContainerInputs("s", 0, {}, seccomp="/root/seccomp"))
+    assert made.linux.security_context.seccomp.localhost_ref == "/root/seccomp/a/b.json"
+    assert made.linux.security_context.apparmor.localhost_ref == "a/b.json", "a name of the kernel's, no file"
+    sandbox = sandbox_config(whole, 0, SandboxInputs("/logs", seccomp="/root/seccomp"))
+    assert sandbox.linux.security_context.seccomp.localhost_ref == "/root/seccomp/a/b.json"
+
+
+def test_host_name_that_is_too_long_with_its_domain_is_refused() -> None:
+    whole = pod({"name": "c"}, hostname="h" * 40, subdomain="s" * 20, setHostnameAsFQDN=True)
+    with pytest.raises(ConfigError) as refused:
+        sandbox_config(whole, 0, SandboxInputs("/logs"))
+    full = f"{'h' * 40}.{'s' * 20}.n.svc.cluster.local"
+    why = f"FQDN {full} is too long (64 characters is the max, {len(full)} characters requested)"
+    assert str(refused.value) == f"failed to construct FQDN from pod hostname and cluster domain, {why}"
 
 
 @pytest.mark.parametrize(
@@ -370,6 +390,22 @@ async def test_image_name_that_no_runtime_takes_is_told_before_the_policy_is_loo
             cri.PodSandboxConfig(),
         )
     assert refused.value.reason == "InvalidImageName" and told == [("InspectFailed", str(refused.value))]
+
+
+async def test_pull_secrets_that_are_not_there_are_told_and_the_image_is_used() -> None:
+    class Runtime:
+        async def image(self, name: str) -> cri.Image:
+            return cri.Image(id=name)
+
+    told: list[tuple[str, str]] = []
+    recorder: Any = SimpleNamespace(event=lambda about, kind, reason, text: told.append((reason, text)))
+    secrets = [{"name": "none"}, {"name": "there"}, {}, {"name": "gone"}]
+    whole = {"metadata": {"uid": "u"}, "spec": {"imagePullSecrets": secrets}}
+    sources = ReferencedObjects(lambda name: None, lambda name: {"data": {}} if name == "there" else None)
+    images = ImageManager(Runtime(), recorder)  # type: ignore[arg-type]
+    assert (await images.ensure(whole, {"image": "a:1"}, sources, cri.PodSandboxConfig())).id == "a:1"
+    text = "Unable to retrieve some image pull secrets (none, gone); attempting to pull the image may not succeed."
+    assert told[0] == ("FailedToRetrieveImagePullSecret", text) and told[1][0] == "Pulled"
 
 
 async def test_nothing_is_kept_of_images_of_a_pod_that_has_gone() -> None:

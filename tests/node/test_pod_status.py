@@ -295,6 +295,19 @@ RULED = {
 }
 
 
+def test_last_words_of_all_containers_together_are_in_bounds() -> None:
+    said = one("a", EXITED, code=1, message="é" * 3000)
+    last = one("b", EXITED, attempt=0, message="x" * 5000), one("b", attempt=1)
+    words = [status["message"] for status in _ends(told(pod("a", "b", init=("i",)), seen(said, *last)))]
+    assert words == ["é" * 2048, "x" * 4096]
+    assert _ends(told(pod("a", "b"), seen(said, *last)))[0]["message"] == "é" * 3000
+
+
+def _ends(status: Obj) -> list[Obj]:
+    states = [state for one in status["containerStatuses"] for state in (one["state"], one["lastState"])]
+    return [state["terminated"] for state in states if "terminated" in state]
+
+
 def test_restart_of_all_containers_is_told_from_its_cause_to_the_next_starts() -> None:
     def restarting(status: Obj | None = None) -> Obj:
         return pod(RULED, "b", init=("x",), status=status, **NEVER)

@@ -230,6 +230,14 @@ async def test_what_nobody_answers_is_told_in_the_words_of_kubelets() -> None:
         await runner.close()
 
 
+async def test_server_that_speaks_no_tls_is_told_in_the_words_of_kubelets(
+    site: tuple[int, list[web.Request]],
+) -> None:
+    answer = await get(site[0], "/200", scheme="HTTPS")
+    text = f'Get "https://{HOST}:{site[0]}/200": http: server gave HTTP response to HTTPS client'
+    assert answer == Answer(False, text)
+
+
 async def test_late_answers_are_told_in_the_words_of_kubelets() -> None:
     runtime: Any = Runtime(0)
     runner, silent = HandlerRunner(runtime), socket.create_server((HOST, 0))

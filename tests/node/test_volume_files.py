@@ -334,7 +334,9 @@ def test_sub_path_is_confined_to_the_volume(tmp_path: Path) -> None:
     assert mount.host_path.endswith("/kubernetes.io~empty-dir/v/x/y")
     assert [stat.S_IMODE(Path(mount.host_path, up).stat().st_mode) for up in (".", "..")] == [0o777, 0o777]
     (places.volume("u", volume) / "out").symlink_to("/etc")
+    (places.volume("u", volume) / "file").touch()
     for path, message in (
+        ("file/x", 'failed to prepare subPath for volumeMount "v" of container "main"'),
         ("../..", "unable to provision SubPath `../..`: must not contain '..'"),
         ("/etc", "error SubPath `/etc` must not be an absolute path"),
         ("out", 'failed to prepare subPath for volumeMount "v" of container "main"'),

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from haru.kube.node_admission import admission_problem, groups_problem, os_problem, placement_problem, sysctl_problem
+from haru.kube.node_admission import (
+    admission_problem,
+    apparmor_problem,
+    groups_problem,
+    os_problem,
+    placement_problem,
+    sysctl_problem,
+)
 from haru.kube.node_features import features_problem
 
 Obj = dict[str, Any]
@@ -101,6 +108,21 @@ def test_pod_that_needs_a_feature_which_the_node_does_not_declare_is_not_taken(m
     assert features_problem(pod, []) == ("PodFeatureUnsupported", text)
     rule["action"] = "Restart"
     assert features_problem(pod, []) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "taken"),
+    [
+        ({"containers": [{}]}, True),
+        ({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}, True),
+        ({"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}, False),
+        ({"initContainers": [{"securityContext": {"appArmorProfile": {"type": "Localhost"}}}]}, False),
+    ],
+)
+def test_pod_with_a_profile_of_apparmor_is_taken_where_the_machine_has_it(spec: Obj, taken: bool) -> None:
+    assert apparmor_problem({"spec": spec}, enabled=True) is None
+    text = "Cannot enforce AppArmor: AppArmor is not enabled on the host"
+    assert apparmor_problem({"spec": spec}, enabled=False) == (None if taken else ("AppArmor", text))
 
 
 def test_pod_with_its_groups_alone_is_taken_where_the_runtime_can_see_to_that() -> None:

@@ -235,12 +235,14 @@ async def test_generated_claim_must_be_owned_by_pod() -> None:
     async with stage.running():
         pod = await stage.pod("p", resourceClaims=entry)
         await stage.client.until(lambda: stage.reasons("p"))
-        assert "not created yet for entry gpu" in stage.recorder.events[-1][2]
+        assert 'pod "default/p": ResourceClaim not created yet' in stage.recorder.events[-1][2]
         stranger = {"controller": True, "kind": "Pod", "name": "p", "uid": "other"}
         await stage.claim("p-gpu-x", pod, ownerReferences=[stranger])
         names = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu-x"}]}}
         await stage.client.patch(PODS, "p", names, "default")
-        await stage.client.until(lambda: "was not created for pod" in stage.recorder.events[-1][2])
+        await stage.client.until(
+            lambda: "was not created for Pod default/p (Pod is not owner)" in stage.recorder.events[-1][2]
+        )
         mine = {"metadata": {"ownerReferences": [{**stranger, "uid": pod["metadata"]["uid"]}]}}
         await stage.client.patch(CLAIMS, "p-gpu-x", mine, "default")
         await stage.phase("p", "Running")

@@ -107,6 +107,17 @@ def groups_problem(pod: Obj, node: Obj) -> tuple[str, str] | None:
     return "SupplementalGroupsPolicyNotSupported", "SupplementalGroupsPolicy=Strict is not supported in this node"
 
 
+def apparmor_problem(pod: Obj, *, enabled: bool) -> tuple[str, str] | None:
+    """(reason, message) for a pod that wants a profile of AppArmor, on a machine that has none."""
+    spec = pod.get("spec") or {}
+    members = ("initContainers", "containers", "ephemeralContainers")
+    held = [spec, *(one for member in members for one in spec.get(member) or ())]
+    profiles = [(one.get("securityContext") or {}).get("appArmorProfile") or {} for one in held]
+    if enabled or all(one.get("type", "Unconfined") == "Unconfined" for one in profiles):
+        return None
+    return "AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host"
+
+
 def placement_problem(pod: Obj, others: Collection[Obj], node: Obj) -> tuple[str, str] | None:
     """(reason, message) if the pod's node selector, host ports or tolerations do not fit the node."""
     spec = pod.get("spec") or {}

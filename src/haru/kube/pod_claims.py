@@ -39,7 +39,7 @@ def pod_claims(pod: Mapping[str, Any]) -> list[PodClaim]:
             continue
         made = generated.get(entry["name"])
         if made is None:
-            raise NotPrepared(f"prepare dynamic resources: ResourceClaim not created yet for entry {entry['name']}")
+            raise NotPrepared(f'prepare dynamic resources: pod "{key_of(pod)}": ResourceClaim not created yet')
         if made.get("resourceClaimName"):
             claims.append(PodClaim(made["resourceClaimName"], True, entry["name"]))
     extended = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName")
@@ -62,14 +62,17 @@ def check_claim(pod: Obj, use: PodClaim, claim: Obj | None) -> None:
         missing = f'resourceclaims.resource.k8s.io "{use.name}" not found'
         raise NotPrepared(f"prepare dynamic resources: fetch ResourceClaim {use.name}: {missing}")
     if use.generated and not _generated_for(pod, claim):
-        raise NotPrepared(f"prepare dynamic resources: ResourceClaim {where} was not created for pod {key_of(pod)}")
+        group = _group_of(pod)
+        owner = f"neither Pod nor PodGroup {group} is the owner" if group else "Pod is not owner"
+        made = f"ResourceClaim {where} was not created for Pod {key_of(pod)}"
+        raise NotPrepared(f"prepare dynamic resources: {made} ({owner})")
     if not _reserved(pod, claim):
         raise NotPrepared(
             f"prepare dynamic resources: pod {name_of(pod)} ({uid_of(pod)}) is not allowed to use ResourceClaim "
             f"{use.name} ({uid_of(claim)})"
         )
     if not (claim.get("status") or {}).get("allocation"):
-        raise NotPrepared(f"prepare dynamic resources: ResourceClaim {where} is not allocated")
+        raise NotPrepared(f"prepare dynamic resources: ResourceClaim {use.name}: not allocated")
 
 
 def _group_of(pod: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ def preparation_remedies(snapshot: Snapshot, pod: PodInfo, reason: Reason, optio
     Claims that are not reserved for the pod are reserved by the scheduler.
     """
     message, held = reason.message, held_devices(snapshot, pod)
-    if "is not allowed to use" in message or "is not allocated" in message:
+    if "is not allowed to use" in message or ": not allocated" in message:
         yield from _reserved_again(snapshot, pod, options)
         return
     named = [device for device in held if re.search(rf"(?<![\w-]){re.escape(device.device)}(?![\w-])", message)]

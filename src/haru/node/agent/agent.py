@@ -21,6 +21,7 @@ from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
 from haru.kube.node_admission import (
     admission_problem,
+    apparmor_problem,
     groups_problem,
     os_problem,
     placement_problem,
@@ -226,6 +227,7 @@ class Agent:
             or groups_problem(pod, node)
             or self._no_room(pod)
             or placement_problem(pod, self._others(pod), node)
+            or apparmor_problem(pod, enabled=self.context.machine.has_apparmor)
             or features_problem(pod, declared_features(self._options.gates))
         )
 

@@ -88,6 +88,10 @@ def _auth(entry: Mapping[str, Any], server: str) -> cri.AuthConfig:
     return cri.AuthConfig(username=user, password=password, server_address=server)
 
 
+def _pull_secrets(pod: Obj) -> list[str]:
+    return [one["name"] for one in pod["spec"].get("imagePullSecrets") or () if one.get("name")]
+
+
 class _Pulls:
     """The images that one pod could not have: when and why not, and how long each waits."""
 
@@ -114,6 +118,7 @@ class ImageManager:
         """The image of a container, pulled if its policy says so. Raises `ImageError`."""
         name, policy = container["image"], pull_policy(container)
         about = container_of(pod, container["name"]) if "name" in container else pod
+        self._tell_missing_secrets(pod, sources)
         try:
             parse_image_name(name)
         except ImageNameError as error:
@@ -151,7 +156,7 @@ class ImageManager:
             self._tell(about, "Normal", "BackOff", message)
             raise ImageError("ImagePullBackOff", f"{message}: ErrImagePull: {pulls.problems[name]}", wait)
         self._tell(about, "Normal", "Pulling", f'Pulling image "{name}"')
-        listed = [sources.secret(one.get("name", "")) for one in pod["spec"].get("imagePullSecrets") or ()]
+        listed = [sources.secret(one) for one in _pull_secrets(pod)]
         auths: list[cri.AuthConfig | None] = [*credentials(name, [one for one in listed if one is not None])]
         failure = ""
         for auth in auths or [None]:
@@ -170,6 +175,12 @@ class ImageManager:
         message = f'Failed to pull image "{name}": {failure}'
         self._tell(about, "Warning", "Failed", message)
         raise ImageError("ErrImagePull", failure, 0.0)
+
+    def _tell_missing_secrets(self, pod: Obj, sources: ReferencedObjects) -> None:
+        if missing := [name for name in _pull_secrets(pod) if sources.secret(name) is None]:
+            text = f"Unable to retrieve some image pull secrets ({', '.join(missing)})"
+            text += "; attempting to pull the image may not succeed."
+            self._tell(pod, "Warning", "FailedToRetrieveImagePullSecret", text)
 
     def _tell(self, about: Obj, kind: EventType, reason: str, message: str) -> None:
         self._recorder.event(about, kind, reason, message)

@@ -28,6 +28,7 @@ class Machine:
     system_uuid: str = ""
     boot_id: str = ""
     swap: int = 0
+    has_apparmor: bool = False
 
 
 def read_machine(root: Path, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Machine:
@@ -45,7 +46,13 @@ def read_machine(root: Path, proc: Path = Path("/proc"), sys: Path = Path("/sys"
         system_uuid=_line(sys / "class/dmi/id/product_uuid"),
         boot_id=_line(proc / "sys/kernel/random/boot_id"),
         swap=memory.get("SwapTotal", 0),
+        has_apparmor=_has_apparmor(sys),
     )
+
+
+def _has_apparmor(sys: Path) -> bool:
+    is_mounted = (sys / "kernel/security/apparmor").exists()
+    return is_mounted and _line(sys / "module/apparmor/parameters/enabled").startswith("Y")
 
 
 @lru_cache(maxsize=1)

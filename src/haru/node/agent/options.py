@@ -120,3 +120,8 @@ class NodeOptions:
     intervals: Intervals = field(default_factory=Intervals)
     cdi_directories: Sequence[Path] = DIRECTORIES
     """Where CDI files are, for a runtime that does not know them; later ones win."""
+
+    @property
+    def seccomp(self) -> Path:
+        """The directory of this machine's own seccomp profiles."""
+        return self.root / "seccomp"

@@ -52,6 +52,8 @@ class ContainerInputs:
     annotations: Mapping[str, str] = field(default_factory=dict)
     target: str = ""
     """Runtime id of the container whose process namespace it joins."""
+    seccomp: str = ""
+    """The directory of this machine's seccomp profiles."""
     throttle_paths: Sequence[str] = ()
     """Where this machine says how warm its processors were, which is as good as knowing what others do."""
 
@@ -71,6 +73,8 @@ class SandboxInputs:
     users: cri.IDMapping | None = None
     domain: str = "cluster.local"
     """The cluster's DNS domain."""
+    seccomp: str = ""
+    """The directory of this machine's seccomp profiles."""
 
 
 def sandbox_config(pod: Obj, attempt: int, inputs: SandboxInputs) -> cri.PodSandboxConfig:
@@ -84,7 +88,7 @@ def sandbox_config(pod: Obj, attempt: int, inputs: SandboxInputs) -> cri.PodSand
         supplemental_groups=_groups(context),
         privileged=any(_context(one).get("privileged") for one in _all(spec)),
         run_as_group=_int64(context.get("runAsGroup")) if context.get("runAsUser") is not None else None,
-        seccomp=_profile(context.get("seccompProfile") or {"type": "RuntimeDefault"}),
+        seccomp=_profile(context.get("seccompProfile") or {"type": "RuntimeDefault"}, inputs.seccomp),
         supplemental_groups_policy=_POLICIES.get(context.get("supplementalGroupsPolicy", "")),
     )
     return cri.PodSandboxConfig(
@@ -209,7 +213,7 @@ def _security(pod: Obj, container: Mapping[str, Any], inputs: ContainerInputs) -
         run_as_group=_int64(merged.get("runAsGroup")),
         masked_paths=(*_MASKED, *inputs.throttle_paths) if default_proc else (),
         readonly_paths=_READ_ONLY if default_proc else (),
-        seccomp=_profile(merged.get("seccompProfile") or {"type": "Unconfined"}),
+        seccomp=_profile(merged.get("seccompProfile") or {"type": "Unconfined"}, inputs.seccomp),
         apparmor=_profile(merged.get("appArmorProfile")),
         supplemental_groups_policy=_POLICIES.get(of_pod.get("supplementalGroupsPolicy", "")),
     )
@@ -238,10 +242,14 @@ def _selinux(context: Mapping[str, Any]) -> cri.SELinuxOption | None:
     return cri.SELinuxOption(**{key: found.get(key) for key in ("user", "role", "type", "level")}) if found else None
 
 
-def _profile(profile: Mapping[str, Any] | None) -> cri.SecurityProfile | None:
+def _profile(profile: Mapping[str, Any] | None, directory: str = "") -> cri.SecurityProfile | None:
+    """A profile as the runtime takes it; one of this machine is a file in the directory, or else has a name."""
     if not profile:
         return None
-    return cri.SecurityProfile(profile_type=_PROFILES[profile["type"]], localhost_ref=profile.get("localhostProfile"))
+    own = profile.get("localhostProfile")
+    return cri.SecurityProfile(
+        profile_type=_PROFILES[profile["type"]], localhost_ref=own and posixpath.join(directory, own)
+    )
 
 
 def _ports(pod: Obj) -> list[cri.PortMapping]:

@@ -231,6 +231,7 @@ class ContainerStarter:
             log_path=log_path(container["name"], request.attempt),
             users=mapping,
             target=request.target,
+            seccomp=str(self._context.options.seccomp),
             throttle_paths=throttle_paths(),
         )
         message = container_config(pod, container, around)

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from haru.kube.meta import Obj
+from haru.kube.pod_environment.fields import ConfigError
 
 _LONGEST = 63
+_LONGEST_FQDN = 64
+"""What the kernel takes as a host name."""
 _LOCAL = (
     "127.0.0.1\tlocalhost",
     "::1\tlocalhost ip6-localhost ip6-loopback",
@@ -36,9 +39,17 @@ def host_domain(pod: Obj, cluster_domain: str) -> str:
 
 
 def kernel_name(pod: Obj, cluster_domain: str) -> str:
-    """Return what `hostname` prints in a pod: the name with its domain if `setHostnameAsFQDN` says so."""
+    """Return what `hostname` prints in a pod: with its domain if `setHostnameAsFQDN` says so. Raises `ConfigError`."""
     name, domain = host_name(pod), host_domain(pod, cluster_domain)
-    return f"{name}.{domain}" if domain and pod["spec"].get("setHostnameAsFQDN") else name
+    if not domain or not pod["spec"].get("setHostnameAsFQDN"):
+        return name
+    full = f"{name}.{domain}"
+    if len(full) > _LONGEST_FQDN:
+        limits = f"({_LONGEST_FQDN} characters is the max, {len(full)} characters requested)"
+        raise ConfigError(
+            f"failed to construct FQDN from pod hostname and cluster domain, FQDN {full} is too long {limits}"
+        )
+    return full
 
 
 def hosts_text(pod: Obj, addresses: Sequence[str], cluster_domain: str) -> str:

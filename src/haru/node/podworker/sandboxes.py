@@ -30,7 +30,7 @@ class Sandboxes:
         return pod_cgroup(kubepods(self._context.options.cgroups.root), qos, pod["metadata"]["uid"])
 
     def config(self, pod: Obj, attempt: int) -> cri.PodSandboxConfig:
-        """The PodSandboxConfig of a pod. Raises `UserNamespaceError`."""
+        """The PodSandboxConfig of a pod. Raises `ConfigError`, `UserNamespaceError`."""
         options = self._context.options
         users = self._context.users(pod)
         dns, _ = dns_of(pod, options.dns)
@@ -40,12 +40,13 @@ class Sandboxes:
             cgroup_parent=self.group(pod).parent_for_runtime(driver) if options.cgroups.per_qos else "",
             users=cri.IDMapping(host_id=users.host_id, length=users.length) if users is not None else None,
             domain=options.dns.domain,
+            seccomp=str(options.seccomp),
             dns=dns,
         )
         return sandbox_config(pod, attempt, inputs)
 
     async def make(self, pod: Obj, attempt: int, handler: str) -> str:
-        """Make a sandbox; its id. Raises `CriError`, `CgroupError`, `UserNamespaceError`, OSError."""
+        """Make a sandbox; its id. Raises `ConfigError`, `CriError`, `CgroupError`, `UserNamespaceError`, OSError."""
         config = self.config(pod, attempt)
         for reason, message in dns_of(pod, self._context.options.dns)[1]:
             self._context.recorder.event(pod, "Warning", reason, message)

@@ -274,7 +274,7 @@ class PodWorker:
             return False
         try:
             await self._sandboxes.make(pod, attempt, await self._handler(pod))
-        except (CriError, CgroupError, UserNamespaceError, OSError, StatusError) as error:
+        except (ConfigError, CriError, CgroupError, UserNamespaceError, OSError, StatusError) as error:
             text = f"Failed to create pod sandbox: {error}"
             self._context.recorder.event(pod, "Warning", "FailedCreatePodSandBox", text)
             _log.warning("pod %s: %s", self._where(), text)

@@ -127,6 +127,8 @@ class HandlerRunner:
             why = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
         except aiohttp.ClientConnectorDNSError as error:
             why = f"dial tcp: lookup {error.host}: no such host"
+        except aiohttp.ClientConnectorSSLError as error:
+            why = _tls_problem(error.os_error)
         except aiohttp.ClientConnectorError as error:
             why = dial_problem(host, port, error.os_error)
         except aiohttp.ServerDisconnectedError:
@@ -172,6 +174,14 @@ class _HttpUse(NamedTuple):
 
 _PROBE: Final = _HttpUse("kube-probe/1.36", _judged)
 _HOOK: Final = _HttpUse("kube-lifecycle/1.36", lambda status, body: Answer(True, body))
+
+
+def _tls_problem(error: OSError) -> str:
+    """Say why TLS does not come about, as Go does; mostly the server speaks plain HTTP."""
+    reason = str(getattr(error, "reason", None) or error)
+    if reason == "WRONG_VERSION_NUMBER":
+        return "http: server gave HTTP response to HTTPS client"
+    return f"tls: {reason.lower().replace('_', ' ')}"
 
 
 def _time(seconds: float) -> str:

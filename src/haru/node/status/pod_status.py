@@ -26,6 +26,8 @@ from haru.node.status.container_status import (
 )
 
 TERMINAL = ("Succeeded", "Failed")
+_MOST_MESSAGES = 12 * 1024
+"""How many bytes of termination messages a status has, shared among the containers alike."""
 _OWN = frozenset({"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"})
 
 
@@ -40,6 +42,8 @@ def pod_status(pod: Obj, seen: SeenPod, known: StatusInputs, now: str) -> Obj:
     init = container_statuses(pod, seen, known, INIT)
     main = container_statuses(pod, seen, known, MAIN)
     tell_removed(pod, seen, (*init, *main), by_name(pod, INIT, MAIN).values())
+    ephemeral = container_statuses(pod, seen, known, EPHEMERAL)
+    _shorten_messages((*init, *main, *ephemeral))
     phase = _phase(pod, init, main, seen, known)
     conditions = _conditions(pod, init, main, phase, seen)
     if phase in TERMINAL:
@@ -47,7 +51,7 @@ def pod_status(pod: Obj, seen: SeenPod, known: StatusInputs, now: str) -> Obj:
     status: Obj = {"phase": phase, **started, "containerStatuses": main}
     if init:
         status["initContainerStatuses"] = init
-    if ephemeral := container_statuses(pod, seen, known, EPHEMERAL):
+    if ephemeral:
         status["ephemeralContainerStatuses"] = ephemeral
     if known.failure is not None and phase in TERMINAL:
         status["reason"], status["message"] = known.failure
@@ -66,6 +70,16 @@ def pod_status(pod: Obj, seen: SeenPod, known: StatusInputs, now: str) -> Obj:
     conditions += [_Condition(type_, True, *why) for type_, *why in known.resizes if phase not in TERMINAL]
     status["conditions"] = [_condition(pod, condition, now) for condition in conditions]
     return {key: value for key, value in status.items() if value is not None}
+
+
+def _shorten_messages(statuses: Sequence[Obj]) -> None:
+    """Cut the last words of containers, so that those of all together are in bounds."""
+    for status in statuses:
+        for state in (status["state"], status["lastState"]):
+            ended = state.get("terminated") or {}
+            data = ended.get("message", "").encode()
+            if len(data) > (most := _MOST_MESSAGES // len(statuses)):
+                ended["message"] = data[:most].decode(errors="ignore")
 
 
 def pod_ips(pod: Obj, seen: SeenPod, host_ips: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import stat
 from collections.abc import Mapping
@@ -29,7 +30,13 @@ def sub_path_of(mount: Mapping[str, Any], variables: Mapping[str, str]) -> str:
 
 
 def make_sub_path(volume: Path, below: str) -> Path | None:
-    """A path within a volume, made if it is not there; None if links lead out of the volume. Raises OSError."""
+    """A path within a volume, made if it is not there; None if links lead out of it, or a file is on the way."""
+    with contextlib.suppress(FileExistsError, NotADirectoryError):
+        return _made(volume, below)
+    return None
+
+
+def _made(volume: Path, below: str) -> Path | None:
     target = volume / below
     base = volume.resolve()
     if not target.resolve().is_relative_to(base):
