@@ -6,6 +6,7 @@ as its spec, bound to the node, and named as its case; a container is `main`, sl
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,10 @@ NODE: Final = "NODEPLACE"
 """Stands for the name of the node that is tried."""
 DIRECTORY: Final = "/HOST"
 """Stands for a directory of this machine that is the node's own."""
+PORT: Final = re.compile(r'"PORT-(\d\d)"|PORT-(\d\d)')
+"""Stands for a port of this machine that is the node's own; also as a number."""
+UID_OF: Final = "UID-OF-"
+"""With a pod's name behind it: stands for the uid of this pod."""
 
 
 def _container(short: Obj) -> Obj:
@@ -40,8 +45,11 @@ def _expanded(case: str, change: Any) -> list[str] | Obj:
 
 
 def _read() -> dict[str, list[Step]]:
-    given = yaml.safe_load((Path(__file__).parent / "kubelet_cases.yaml").read_text())
-    return {case: [[_expanded(case, change) for change in step] for step in steps] for case, steps in given.items()}
+    found = {}
+    for file in sorted(Path(__file__).parent.glob("kubelet*_cases.yaml")):
+        for case, steps in yaml.safe_load(file.read_text()).items():
+            found[case] = [[_expanded(case, change) for change in step] for step in steps]
+    return found
 
 
 CASES: Final = _read()

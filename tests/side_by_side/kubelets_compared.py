@@ -30,7 +30,7 @@ from typing import Any
 import yaml
 from benchmarks.control_planes import free_port, haru_program, serving
 from benchmarks.processes import started
-from kubelet_cases import CASES, DIRECTORY, NODE, Step
+from kubelet_cases import CASES, DIRECTORY, NODE, PORT, UID_OF, Step
 from manifests import Obj
 
 from containerd_process import Containerd, busybox_image
@@ -45,6 +45,8 @@ _DISKS = {"n": "size=512m,nr_inodes=100k", "m": "size=600m"}
 """Of a node's directory, and of its runtime: small, so that a pod can fill them."""
 _UNUSED = ("haru.test/unused:1", 100 << 20)
 """The name and the size of an image that no pod has."""
+_PORTS = {"kubelet": "457", "haru": "458"}
+"""How the ports begin that servers in pods with the network of this machine have."""
 _GROUPS = Path("/sys/fs/cgroup")
 _VARIES = re.compile(
     r"uid|resourceVersion|managedFields|[a-z]+Timestamp|[a-zA-Z]+Time|(started|finished)At|containerID|imageID|image"
@@ -55,6 +57,9 @@ _TEXTS = (
     (re.compile(r"\b[0-9a-f]{64}\b"), "ID"),
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)"), "TIME"),
     (re.compile(r"\b(in|back-off) \d[\dms.]*( \([\dms.]+ including waiting\))?"), r"\1 T"),
+    (re.compile(r"\b45[78](\d\d)\b"), r"PORT-\1"),
+    (re.compile(r"(/containers/[a-z]+/)[0-9a-f]{8}\b"), r"\1START"),
+    (re.compile(r"^\(combined from similar events\): "), ""),
     (re.compile(r"\b10\.213\.\d+\.\d+"), "POD-IP"),
     (re.compile(r"(kubelet|haru)-\d+"), "NAMESPACE"),
     (re.compile(r"(available:|was using|below current usage) \(?\d+\w*"), r"\1 AMOUNT"),
@@ -105,9 +110,18 @@ class Side:
         for change in step:
             if isinstance(change, dict):
                 text = json.dumps(change).replace(NODE, self.node).replace(DIRECTORY, str(self.home / "host"))
+                text = PORT.sub(lambda found: _PORTS[self.name] + (found[1] or found[2]), text)
                 self.kubectl("create", "-n", namespace, "-f", "-", stdin=text)
             else:
-                self.kubectl("-n", namespace, *change)
+                self.kubectl("-n", namespace, *(self._with_uid(namespace, word) for word in change))
+
+    def _with_uid(self, namespace: str, word: str) -> str:
+        before, stands, rest = word.partition(UID_OF)
+        if not stands:
+            return word
+        name = rest.partition('"')[0]
+        uid = self.kubectl("get", "pod", name, "-n", namespace, "-o", "jsonpath={.metadata.uid}")
+        return before + uid + rest.removeprefix(name)
 
 
 def plain(value: Any, side: Side) -> Any:
@@ -132,12 +146,13 @@ def told(side: Side, namespace: str) -> dict[str, list[str]]:
         status = plain(pod["status"], side)
         status["conditions"] = sorted(status.get("conditions", ()), key=lambda one: str(one["type"]))
         _drop_no_limit(status.get("resources") or {})
+        _tell_ends(status)
         found[pod["metadata"]["name"]] = json.dumps(status, indent=1, sort_keys=True).splitlines()
     events: dict[str, set[str]] = {}
     for event in side.listed(namespace, "events"):
         about = event["involvedObject"]
-        text = f"event: {event['type']} {event['reason']} {about.get('fieldPath', '')}: {event['message']}"
-        events.setdefault(about["name"], set()).add(plain(text, side))
+        text = f"event: {event['type']} {event['reason']} {about.get('fieldPath', '')}: {plain(event['message'], side)}"
+        events.setdefault(about["name"], set()).add(text)
     return {name: [*found.get(name, ()), *sorted(events.get(name, ()))] for name in found.keys() | events.keys()}
 
 
@@ -148,6 +163,14 @@ def _drop_no_limit(resources: Obj) -> None:
         del limits["memory"]
     if not limits:
         resources.pop("limits", None)
+
+
+def _tell_ends(status: Obj) -> None:
+    """Tell of a container that waits for its next start how it ended: kubelets mostly do until its pause is over."""
+    for member in ("containerStatuses", "initContainerStatuses"):
+        for one in status.get(member, ()):
+            if one["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff":
+                one["state"] = one["lastState"]
 
 
 def settle(sides: Sequence[Side], namespaces: Sequence[str]) -> None:
@@ -187,7 +210,7 @@ def compared(sides: tuple[Side, Side], names: Sequence[str], number: int) -> int
                 seen.add((pod, text))
                 print(f"{pod}, step {step + 1}:\n{text}", flush=True)
     for side, namespace in zip(sides, namespaces, strict=True):
-        side.kubectl("-n", namespace, "delete", "pods", "--all", "--grace-period=1")
+        side.kubectl("-n", namespace, "delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
     return len({pod for pod, _ in seen})
 
 

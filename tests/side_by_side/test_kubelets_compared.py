@@ -52,4 +52,4 @@ def test_steps_of_case_are_objects_or_words_of_kubectl(name: str) -> None:
         if isinstance(change, dict):
             assert {"apiVersion", "kind", "metadata"} <= change.keys()
         else:
-            assert change[0] in ("delete", "patch", "debug", "annotate")
+            assert change[0] in ("delete", "patch", "debug", "annotate", "label")
