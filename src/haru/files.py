@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from pathlib import Path
+
+
+def text_of(data: bytes) -> str:
+    """The text in a file that people write: UTF-8, or UTF-16 with a byte order mark, as kubectl reads it.
+
+    Raises ValueError that says what else it is.
+    """
+    encoding = "UTF-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "UTF-8"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        what = f"{encoding} text: {error.reason} at byte {error.start}"
+        raise ValueError(f"this is no {what}; save it as UTF-8") from error
+    if "\0" in text:
+        raise ValueError(f"this is no UTF-8 text: a zero at byte {data.index(0)}; save it as UTF-8")
+    return text
 
 
 def write_whole(path: Path, data: bytes | str, mode: int = 0o600, *, parents: bool = False) -> None:

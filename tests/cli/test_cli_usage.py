@@ -28,6 +28,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("x: 1\n")
     (tmp_path / "broken.yaml").write_text("a: [1\nb: 2\n")
+    (tmp_path / "twice.txt").write_text("a: 1\na: 2\n")
+    (tmp_path / "latin.yml").write_bytes(b"a: \xe9\n")
+    (tmp_path / "node").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
     (tmp_path / "kubeconfig").write_text(
         "apiVersion: v1\nkind: Config\nclusters: []\ncontexts: []\nusers: []\ncurrent-context: ''\n"
     )
@@ -77,6 +80,26 @@ CASES: list[tuple[list[str], list[str]]] = [
     (["explain", "pod/a", "-f", "."], ["broken.yaml", "line"]),  # the manifests of a directory
     (["explain", "pod/a", "-f", "broken.yaml"], ["broken.yaml", "line"]),
     (["explain", "pod/a", "-f", "file"], ["file", "kind"]),
+    (["explain", "pod/a", "-f", ""], ['""', "is a variable of the shell empty?"]),
+    (["explain", "pod/a", "-f", "twice.txt"], ["twice.txt", 'line 2: key "a" already set']),
+    (
+        ["explain", "pod/a", "-f", "node", "--kubeconfig", "kubeconfig"],
+        ["-f and --kubeconfig", "leave one of them out"],
+    ),
+    (["whatif", "-f", "node", "--context", "lab"], ["-f and --context", "leave one of them out"]),
+    (["explain", "pod/a", "--kubeconfig", "latin.yml"], ["latin.yml: this is no UTF-8 text"]),
+    (["explain", "pod/a", "--kubeconfig", "."], [".: Is a directory"]),
+    (["lint", "a" * 300], ["aaa: File name too long"]),
+    (["allocate", "-f", "node", "--timeout", "soon"], ["--timeout", '"soon"', "number of seconds above 0"]),
+    (["simulate", "-f", "node", "--feature-gates", "GangSchedulin=true"], ["--feature-gates:", GATE_HINT]),
+    (["simulate", "-f", "node", "--arrivals", "."], ["--arrivals: .: Is a directory"]),
+    (["simulate", "-f", "node", "--arrivals", "latin.yml"], ["--arrivals: latin.yml: this is no UTF-8 text"]),
+    (["whatif", "-f", "node", "--add-nodes", "./latin.yml"], ["--add-nodes", "latin.yml: this is no UTF-8 text"]),
+    (["up", "--config", "latin.yml"], ["--config: latin.yml: this is no UTF-8 text"]),
+    (
+        ["up", "--ephemeral", "--listen", "127.0.0.1:0", "--card-prices", "latin.yml"],
+        ["--card-prices: latin.yml: this is no UTF"],
+    ),
     (["explain", "pod/a", "--namespac", "x"], ["--namespac", "did you mean --namespace?"]),
     (["up", "--profile"], ["--profile", "argument"]),
     (["up", "--profile", "dgx:x"], ["--profile", "dgx:x", "NAME:COUNT"]),

@@ -22,7 +22,7 @@ from haru.kube.errors import StatusError
 def find_kubeconfig(named: Path | None, where: str = "kubeconfig") -> list[Path]:
     """The kubeconfig files to read, in kubectl's order; ClusterError if there is none."""
     if named is not None:
-        if not named.is_file():
+        if not named.exists():
             raise ClusterError(f"{where}: {named}: no such file")
         return [named]
     if listed := os.environ.get("KUBECONFIG"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from haru.client.server_version import ServerVersion, gates_for_server
 from haru.errors import InputError
+from haru.files import text_of
 from haru.gangs import foreign_kind, translated
 from haru.kube.errors import StatusError
 from haru.kube.gate_table import NEWEST
@@ -52,6 +52,8 @@ def gates_beside(version: ServerVersion, given: str | Mapping[str, bool] = "") -
 def expanded(name: str) -> list[str]:
     """The files that a name stands for: a directory for the manifests in it, whatever its depth; InputError if none."""
     path = Path(name)
+    if not name:
+        raise InputError('"" names no file; is a variable of the shell empty?')
     if name == "-" or not path.is_dir():
         return [name]
     manifests = (each for each in path.rglob("*") if each.suffix in SUFFIXES and each.name not in _OF_KUSTOMIZE)
@@ -128,15 +130,10 @@ def read_text(path: str) -> str:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
-    is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        text = data.decode("utf-16" if is_utf16 else "utf-8")
-    except UnicodeDecodeError as error:
-        what = f"{'UTF-16' if is_utf16 else 'UTF-8'} text: {error.reason} at byte {error.start}"
-        raise InputError(f"{path}: this is no {what}; save it as UTF-8") from error
-    if "\0" in text:
-        raise InputError(f"{path}: this is no UTF-8 text: a zero at byte {data.index(0)}; save it as UTF-8")
-    return text
+        return text_of(data)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def stored_objects(objects: Iterable[Obj], namespace: str) -> Iterator[tuple[Obj, Obj]]:

@@ -47,9 +47,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text}: give a number of seconds above 0")
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": give a number of seconds above 0')
     return value
 
 

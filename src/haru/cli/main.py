@@ -95,7 +95,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 _SURROUNDINGS = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
-"""What goes wrong through no fault of a command, anywhere: a full disk behind stdout, no more open files."""
+"""What goes wrong through no fault of a command, anywhere, and names no file: a full disk behind stdout."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -120,7 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = int(module.run(options))
         sys.stdout.flush()
     except HaruError as error:
-        print(f"haru {command}: {error}", file=sys.stderr)
+        # The API server says what is wrong with YAML in indented lines, as Kubernetes does.
+        print(f"haru {command}: {error}".replace("\n  ", " "), file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return interrupts.STATUS
@@ -129,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         open_files.flush_or_discard()
         return 0
     except OSError as error:
-        if error.errno not in _SURROUNDINGS:
+        if error.errno not in _SURROUNDINGS and not error.filename:
             raise
         open_files.flush_or_discard()
         about = f": {error.filename}" if error.filename else ""

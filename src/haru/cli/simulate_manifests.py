@@ -16,9 +16,11 @@ from haru.api.snapshot import DEFAULT_SCHEDULER, Snapshot
 from haru.cli.main import UsageError
 from haru.cli.progress import Progress
 from haru.cli.simulate_options import chosen, chosen_seeds
+from haru.cli.sources import file_gates
 from haru.engine import Profile
 from haru.engine.framework import DEFAULT_PROFILE, EXPECTED_PROFILE, PACKING_PROFILE, FitStrategy
 from haru.explain.changes import listed
+from haru.files import text_of
 from haru.gangs import translated
 from haru.whatif import Inquiry, rows_json, rows_text
 from haru.whatif.replay import ArrivalError, Replay, arrival_times, parse_time, replay
@@ -77,6 +79,7 @@ def run_manifests(options: argparse.Namespace) -> int:
     for name in policies:
         if name not in PROFILES:
             raise UsageError(f"--policy: {name}: with manifests there are {', '.join(PROFILES)}")
+    file_gates(options.feature_gates)
     snapshot = Snapshot.read(*options.filename, namespace=options.namespace, feature_gates=options.feature_gates)
     objects = translated(snapshot.settled())
     gates = snapshot.deciding_gates(obj["metadata"]["name"] for obj in objects if obj["kind"] == "PodGroup")
@@ -118,8 +121,10 @@ def _given(path: Path | None, namespace: str) -> dict[str, float]:
     if path is None:
         return {}
     try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = text_of(path.read_bytes()).splitlines()
+    except OSError as error:
+        raise UsageError(f"--arrivals: {path}: {error.strerror}") from error
+    except ValueError as error:
         raise UsageError(f"--arrivals: {path}: {error}") from error
     found = {}
     for number, line in enumerate(lines, 1):

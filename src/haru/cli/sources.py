@@ -46,8 +46,9 @@ def snapshot_of(
     gates = getattr(options, "feature_gates", "")
     file_gates(gates)
     if options.filename:
-        if getattr(options, "data_dir", None):
-            raise UsageError("-f and --data-dir both name the cluster: leave one of them out")
+        for flag in ("data_dir", "kubeconfig", "context"):
+            if getattr(options, flag, None):
+                raise UsageError(f"-f and --{flag.replace('_', '-')} both name the cluster: leave one of them out")
         with working("reading the manifests"):
             return Snapshot.read(*options.filename, namespace=namespace or "default", feature_gates=gates)
     import asyncio

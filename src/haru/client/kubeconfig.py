@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from haru.client.credentials import Program
+from haru.files import text_of
 from haru.kube import yaml
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -128,7 +129,7 @@ def load_kubeconfig(
     merged = _Merged()
     for path in files:
         try:
-            merged.add(path.read_text(encoding="utf-8"), path.absolute())
+            merged.add(text_of(path.read_bytes()), path.absolute())
         except FileNotFoundError:
             if len(files) == 1:
                 raise KubeconfigError(f"{path}: no such file; give --kubeconfig or set KUBECONFIG") from None

@@ -17,6 +17,7 @@ from haru.embedded.account_tokens import AccountTokenFiles
 from haru.embedded.errors import OptionError as OptionError
 from haru.embedded.security import SecurityOptions
 from haru.engine.framework import PROFILES
+from haru.files import text_of
 from haru.http2 import MAX_STREAMS
 from haru.scheduler.settings import PublishedNames
 
@@ -217,7 +218,7 @@ def check_versions(runtime_config: Mapping[str, bool]) -> None:
 def read_config(path: Path, load: Callable[[str], Any]) -> UpOptions:
     """Options from a configuration file. `load` parses YAML text to one object."""
     try:
-        config = load(path.read_text())
+        config = load(text_of(path.read_bytes()))
     except OSError as error:
         raise OptionError(f"--config: {path}: {error.strerror}") from None
     except ValueError as error:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haru.embedded.errors import OptionError
+from haru.files import text_of
 
 if TYPE_CHECKING:
     from haru.dashboard.views.prices import Prices
@@ -20,9 +21,13 @@ def read_prices(file: Path | None, flag: str) -> Prices | None:
     from haru.dashboard.views.prices import prices_of
 
     try:
-        return prices_of(yaml.safe_load(file.read_text()), f"{flag}: {file}")
+        text = text_of(file.read_bytes())
     except OSError as error:
         raise OptionError(f"{flag}: {file}: {error.strerror}; name a file that can be read") from error
+    except ValueError as error:
+        raise OptionError(f"{flag}: {file}: {error}") from error
+    try:
+        return prices_of(yaml.safe_load(text), f"{flag}: {file}")
     except yaml.YAMLError as error:
         raise OptionError(f"{flag}: {file}: it is not YAML: {error}") from error
     except ValueError as error:

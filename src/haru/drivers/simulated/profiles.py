@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from haru.drivers.simulated import amd
 from haru.drivers.simulated.geometry import CAPACITIES, Geometry, Partition, Placement
+from haru.files import text_of
 from haru.kube import yaml
 from haru.kube.meta import Obj
 from haru.kube.names import is_dns1123_subdomain, is_extended_resource_name
@@ -149,9 +150,11 @@ def _with_layout(profile: Profile, name: str, layout: Layout) -> Profile:
 
 def _from_file(path: Path) -> Profile:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = text_of(path.read_bytes())
     except OSError as error:
         raise ProfileError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ProfileError(f"{path}: {error}") from None
     return described_profile(text, str(path), path.stem)
 
 

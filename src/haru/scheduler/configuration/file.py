@@ -15,6 +15,7 @@ from haru.engine import Profile
 from haru.engine.framework import DEFAULT_PROFILE, EXPECTED_PROFILE, PACKING_PROFILE
 from haru.engine.plugins import ARGUMENT_READERS
 from haru.engine.state import WHOLE, Partition, partition_from
+from haru.files import text_of
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, required
 from haru.kube.yaml import load
 from haru.scheduler.configuration.fields import ConfigurationError, Fields, suggestion
@@ -80,12 +81,10 @@ class Configuration:
 def load_configuration(path: Path, default_name: str = DEFAULT_NAME) -> Configuration:
     """The configuration in a file. Raises ConfigurationError that names the file, and every finding."""
     try:
-        found = load(path.read_text(encoding="utf-8"))
+        found = load(text_of(path.read_bytes()))
         return read_configuration(found, default_name)
     except OSError as error:
         raise ConfigurationError([f"{path}: {error.strerror}"]) from error
-    except UnicodeDecodeError as error:
-        raise ConfigurationError([f"{path}: is no UTF-8 text: {error.reason}"]) from error
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {line}" for line in str(error).splitlines()) from error
     except ValueError as error:
