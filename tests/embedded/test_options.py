@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from haru.api.connection import find_kubeconfig
 from haru.embedded.data_directory import default_data_dir
 from haru.embedded.options import (
     OptionError,
@@ -15,6 +16,7 @@ from haru.embedded.options import (
     parse_runtime_config,
     read_config,
 )
+from haru.errors import ClusterError
 from haru.kube.yaml import load
 
 
@@ -62,6 +64,23 @@ def test_runtime_config_flag_is_parsed() -> None:
 def test_default_data_dir_is_below_xdg_state_home() -> None:
     assert default_data_dir({"XDG_STATE_HOME": "/s"}) == Path("/s/haru/default")
     assert default_data_dir({"HOME": "/h"}) == Path("/h/.local/state/haru/default")
+
+
+@pytest.fixture
+def unknown_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a container under a user that its /etc/passwd does not have, without HOME."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+
+
+@pytest.mark.usefixtures("unknown_user")
+def test_user_without_home_has_no_data_directory_and_no_cluster() -> None:
+    with pytest.raises(OptionError, match="set HOME or XDG_STATE_HOME"):
+        default_data_dir({})
+    with pytest.raises(ClusterError, match="no cluster found"):
+        find_kubeconfig(None)
 
 
 CONFIG = {

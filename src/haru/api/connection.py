@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from haru.client.api import ApiClient
 from haru.client.kubeconfig import KubeconfigError, in_cluster, load_kubeconfig
 from haru.embedded.data_directory import default_data_dir
+from haru.embedded.errors import OptionError
 from haru.embedded.lock import holder_of
 from haru.errors import ClusterError
 from haru.kube.errors import StatusError
@@ -27,12 +28,13 @@ def find_kubeconfig(named: Path | None, where: str = "kubeconfig") -> list[Path]
         return [named]
     if listed := os.environ.get("KUBECONFIG"):
         return [Path(p) for p in listed.split(os.pathsep) if p]
-    running = holder_of(default_data_dir())
-    if running and running.get("kubeconfig"):
-        return [Path(running["kubeconfig"])]
-    home = Path("~/.kube/config").expanduser()
-    if home.is_file():
-        return [home]
+    with suppress(OptionError, RuntimeError):  # a user without a home has neither
+        running = holder_of(default_data_dir())
+        if running and running.get("kubeconfig"):
+            return [Path(running["kubeconfig"])]
+        home = Path("~/.kube/config").expanduser()
+        if home.is_file():
+            return [home]
     raise ClusterError("no cluster found: start one with `haru up`, or name one with --kubeconfig FILE")
 
 
