@@ -10,12 +10,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.component_flags import parse_gates, port_number
+from haru.cli.component_flags import parse_gates
 from haru.cli.http2_flags import add_http2_arguments, http2_streams_of
 from haru.cli.kubelet_flags import add_kubelet_arguments, kubelets_of
 from haru.cli.main import UsageError
 from haru.cli.peer_flags import add_peer_arguments, peer_files_of
 from haru.cli.security_flags import add_security_arguments, security_of
+from haru.cli.serving_flags import ip_address, port_number
 from haru.cli.token_flags import add_token_arguments, token_files_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="interval of etcd compaction; one replica compacts for all (default 5m; 0: another process compacts)",
     )
     serving = parser.add_argument_group("serving")
-    serving.add_argument("--bind-address", default="0.0.0.0", metavar="IP", help="IP to listen on (default 0.0.0.0)")
+    serving.add_argument(
+        "--bind-address", type=ip_address, default="0.0.0.0", metavar="IP", help="IP to listen on (default 0.0.0.0)"
+    )
     serving.add_argument(
         "--secure-port", type=port_number, default=6443, metavar="PORT", help="port (default 6443; 0: any free port)"
     )

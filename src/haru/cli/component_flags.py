@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from haru.cli.connection import add_connection_arguments
 from haru.cli.main import UsageError
-from haru.cli.serving_flags import add_serving_arguments
+from haru.cli.serving_flags import add_serving_arguments, port_number
 
 if TYPE_CHECKING:
     from haru.kube.gates import FeatureGates
@@ -75,13 +75,6 @@ def seconds(text: str) -> float:
         return seconds_of(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a duration such as 15s or 1m30s') from None
-
-
-def port_number(text: str) -> int:
-    """A TCP port, for argparse."""
-    if not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a port from 0 to 65535')
-    return int(text)
 
 
 def parse_gates(text: str, minor: int = 0) -> FeatureGates:

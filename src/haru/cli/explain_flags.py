@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from haru.cli.component_flags import add_election_arguments, port_number
-from haru.cli.serving_flags import add_certificate_arguments
+from haru.cli.component_flags import add_election_arguments
+from haru.cli.serving_flags import add_certificate_arguments, ip_address, port_number
 
 PORT = 8443
 
@@ -16,7 +16,9 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         "haru explain serve",
         "Answers tenants over HTTPS, behind the API server's aggregation layer (explain.haru.dev/v1alpha1).",
     )
-    group.add_argument("--bind-address", metavar="IP", default="0.0.0.0", help="IP to listen on (default 0.0.0.0)")
+    group.add_argument(
+        "--bind-address", type=ip_address, metavar="IP", default="0.0.0.0", help="IP to listen on (default 0.0.0.0)"
+    )
     group.add_argument("--secure-port", type=port_number, metavar="PORT", default=PORT, help=f"port (default {PORT})")
     add_certificate_arguments(group)
     group.add_argument(

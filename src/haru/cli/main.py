@@ -10,6 +10,7 @@ import difflib
 import errno
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from types import ModuleType
@@ -57,12 +58,19 @@ class UsageError(HaruError):
     """Report a command line or an input that cannot be used; the text names the cause and the fix."""
 
 
+_NUMBERS = {"int": "whole number", "float": "number"}
+_NUMBER = re.compile("invalid (int|float) value: '(.*)'")
+
+
 class _Parser(argparse.ArgumentParser):
     """Report an error in one line with a pointer to --help, instead of the whole usage."""
 
     def error(self, message: str) -> NoReturn:
         """Ends the program with status 2."""
-        message = message.removeprefix("argument ")
+        message = _NUMBER.sub(
+            lambda found: f'Invalid value: "{found[2]}": write a {_NUMBERS[found[1]]}',
+            message.removeprefix("argument "),
+        )
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haru.cli.main import UsageError
-from haru.cli.serving_flags import add_certificate_arguments
+from haru.cli.serving_flags import add_certificate_arguments, ip_address, port_number
 
 if TYPE_CHECKING:
     from haru.node.api import ServerOptions
@@ -18,19 +18,22 @@ _SWITCH = argparse.BooleanOptionalAction
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of the kubelet API."""
     group = parser.add_argument_group("API of the node")
-    group.add_argument("--address", metavar="IP", default="0.0.0.0", help="IP to listen on (default 0.0.0.0)")
     group.add_argument(
-        "--port", type=_port, metavar="PORT", default=10250, help="port (default 10250; 0: any free port)"
+        "--address", type=ip_address, metavar="IP", default="0.0.0.0", help="IP to listen on (default 0.0.0.0)"
+    )
+    group.add_argument(
+        "--port", type=port_number, metavar="PORT", default=10250, help="port (default 10250; 0: any free port)"
     )
     group.add_argument(
         "--healthz-bind-address",
+        type=ip_address,
         metavar="IP",
         default="127.0.0.1",
         help="IP to listen on for /healthz without TLS (default 127.0.0.1)",
     )
     group.add_argument(
         "--healthz-port",
-        type=_port,
+        type=port_number,
         metavar="PORT",
         default=10248,
         help="port of /healthz without TLS (default 10248; 0: none)",
@@ -120,12 +123,6 @@ def server_options(flags: argparse.Namespace) -> ServerOptions:
         ),
         debugging_handlers=flags.enable_debugging_handlers,
     )
-
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a port, 0 to 65535')
-    return int(text)
 
 
 def _seconds(flags: argparse.Namespace, name: str) -> float:

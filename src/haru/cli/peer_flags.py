@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.component_flags import port_number
+from haru.cli.serving_flags import port_number
 
 if TYPE_CHECKING:
     from haru.embedded.peers import PeerFiles

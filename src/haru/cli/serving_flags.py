@@ -43,8 +43,8 @@ def add_serving_arguments(parser: argparse.ArgumentParser, port: int) -> None:
         f"Any of these flags serves them on --bind-address at --secure-port {port}, for those whom the API server "
         "authenticates and authorizes.",
     )
-    group.add_argument("--bind-address", metavar="IP", help="IP to listen on (default 0.0.0.0)")
-    group.add_argument("--secure-port", type=_port, metavar="PORT", help=f"port (default {port}; 0: no HTTPS)")
+    group.add_argument("--bind-address", type=ip_address, metavar="IP", help="IP to listen on (default 0.0.0.0)")
+    group.add_argument("--secure-port", type=port_number, metavar="PORT", help=f"port (default {port}; 0: no HTTPS)")
     add_certificate_arguments(group)
     files = {
         "--client-ca-file": "CA of client certificates (default: of kube-system/extension-apiserver-authentication)",
@@ -106,10 +106,21 @@ def serving_options(flags: argparse.Namespace, port: int) -> ServingOptions | No
     )
 
 
-def _port(text: str) -> int:
+def port_number(text: str) -> int:
+    """A TCP port, for argparse."""
     if not text.isascii() or not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a port, 0 to 65535')
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a port from 0 to 65535')
     return int(text)
+
+
+def ip_address(text: str) -> str:
+    """An address to listen on, for argparse; a host name may be several."""
+    import ipaddress
+
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write an IP address') from None
 
 
 def _seconds(flags: argparse.Namespace, name: str) -> float:

@@ -6,9 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.component_flags import port_number
 from haru.cli.main import UsageError
-from haru.cli.serving_flags import add_certificate_arguments
+from haru.cli.serving_flags import add_certificate_arguments, ip_address, port_number
 
 if TYPE_CHECKING:
     from haru.dashboard.team_server import TeamOptions
@@ -33,7 +32,9 @@ def add_team_arguments(parser: argparse.ArgumentParser) -> None:
         "authenticating proxy; each sees what they may read.",
     )
     group.add_argument("--secure-port", type=port_number, metavar="PORT", help="port of HTTPS (default: none)")
-    group.add_argument("--bind-address", metavar="IP", default="0.0.0.0", help="IP to listen on (default 0.0.0.0)")
+    group.add_argument(
+        "--bind-address", type=ip_address, metavar="IP", default="0.0.0.0", help="IP to listen on (default 0.0.0.0)"
+    )
     add_certificate_arguments(group)
     group.add_argument(
         "--host",
