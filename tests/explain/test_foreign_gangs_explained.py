@@ -71,6 +71,33 @@ def test_title_names_object_that_describes_gang() -> None:
     assert (told.kind, told.name) == ("JobSet", "t")  # type: ignore[union-attr]
 
 
+def jobs_of_set(name: str, *jobs: str) -> list[Obj]:
+    """The Jobs of a JobSet, each with a pod."""
+    owner = made.custom("jobset.x-k8s.io/v1alpha2", "JobSet", name, {})
+    of_set = [made.owned({**made.custom("batch/v1", "Job", f"{name}-{job}", JOB_SPEC)}, "JobSet", name) for job in jobs]
+    pods = [made.owned(made.job_set_pod(f"{name}-{job}-0", name, job), "Job", f"{name}-{job}") for job in jobs]
+    job_set = {**owner, "spec": {"replicatedJobs": [made.replicated_job(job, 1, 1) for job in jobs]}}
+    return [job_set, *of_set, *pods]
+
+
+JOB_SPEC: Obj = {"parallelism": 1, "completions": 1, "template": {"metadata": {}, "spec": {"containers": []}}}
+
+
+def test_job_of_job_set_is_asked_about_with_whole_gang() -> None:
+    cluster = snapshot(node("n1", 2), *jobs_of_set("t", "a", "b", "c"))
+    told = cluster.explain("job/t-a")
+    assert isinstance(told, Explanation) and (told.kind, told.name) == ("Job", "t-a")
+    assert "2 of the 3 pods that have to start together find a place" in told.summary
+    assert told.remedies == cluster.explain("jobset/t").remedies  # type: ignore[union-attr]
+
+
+def test_list_names_what_describes_gang_and_not_one_of_its_jobs() -> None:
+    groups = [made.lws_pod(f"s-{n // 3}-{n % 3}", "s", n // 3, n % 3, 3) for n in range(6)]
+    cluster = snapshot(node("n1", 1), *jobs_of_set("t", "a", "b"), made.leader_worker_set("s", 3), *groups)
+    named = {row.what: (row.pods, row.others) for row in cluster.explain_pending().rows}
+    assert named == {"jobset/t": (2, 0), "leaderworkerset/s": (6, 0)}
+
+
 def test_missing_and_incomplete_gangs_are_told_with_what_to_create() -> None:
     told = snapshot(node("n1", 9), made.coscheduling("other", 1), made.grouped("p0", "g")).explain("pod/p0")
     assert told.summary == "PodGroup (scheduling.x-k8s.io) default/g does not exist"  # type: ignore[union-attr]

@@ -283,8 +283,9 @@ def _living(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     some_run = first.group is not None and bool(snapshot.group_state(first.group).scheduled)
     if first.group is not None and group is not None and some_run and settled_group(snapshot, first.group, group):
         return replace(_group(snapshot, group, inquiry), kind=obj["kind"], name=obj["metadata"]["name"])
-    paths = tuple(p.key.path for p in pending) if first.group is not None else (first.key.path,)
-    told = waiting(obj["kind"], obj, snapshot, WorkloadUnit(paths, first.group), inquiry)
+    # A gang is decided whole: pods of other Jobs belong to it, too, where a JobSet made both.
+    paths = sorted(snapshot.group_state(first.group).unscheduled) if first.group is not None else [first.key.path]
+    told = waiting(obj["kind"], obj, snapshot, WorkloadUnit(tuple(paths), first.group), inquiry)
     if first.group is None and len(pending) > 1:
         text = f"{told.summary} (pod {first.key.name}; {len(pending)} of its pods wait, each for itself)"
         told = replace(told, summary=text)

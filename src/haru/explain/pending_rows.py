@@ -25,7 +25,7 @@ from haru.explain.explanation import Remedy
 from haru.explain.object_names import SubjectKind
 from haru.explain.results import Explanation
 from haru.explain.stories.waiters import Waiter, waiters
-from haru.gangs import title_of
+from haru.gangs import described_by, title_of
 from haru.kube.meta import Obj, controller_of, get_condition
 
 MOST_WITH_REMEDIES = 24
@@ -208,11 +208,11 @@ def _row_of(snapshot: Snapshot, units: Sequence[Waiter], asked: _Question, *, re
 
 
 def _workload(unit: Waiter) -> str:
-    """What its author calls the work: the controller of its pods, the gang, or the pod."""
-    found = workload_of(unit.pods[0])
-    group = unit.work.group
-    if group is None or not found.startswith(("podgroup/", "pod/")):
-        return found
+    """What its author calls the work: what describes the gang, the controller of its pods, the gang, or the pod."""
+    found, group = workload_of(unit.pods[0]), unit.work.group
+    described = described_by(group.name) if group is not None else ""
+    if group is None or described or not found.startswith(("podgroup/", "pod/")):
+        return described or found
     kind, name = title_of(group.name)
     return f"{kind.lower()}/{name}"
 

@@ -23,6 +23,7 @@ from .translation import TIMEOUT as TIMEOUT
 from .translation import GangTranslator as GangTranslator
 from .translation import Translated as Translated
 from .translation import as_written as as_written
+from .translation import described_by as described_by
 from .translation import is_foreign_group as is_foreign_group
 from .translation import is_translated as is_translated
 from .translation import names_gang as names_gang

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from haru.gangs.adapters.coscheduling import COSCHEDULING_POD_GROUP
 from haru.gangs.gang import DISRUPTION_MODE, MIN_COUNT, NO_GANG, SEPARATOR, Adapter, Gang, Source, annotation, number
 from haru.gangs.registry import ADAPTERS, KINDS, adapters_for, foreign_kind
 from haru.kube.meta import Obj, annotations_of
@@ -374,6 +375,13 @@ def title_of(name: str) -> tuple[str, str]:
     if not separator:
         return "PodGroup", name
     return next((kind.kind for kind in KINDS if kind.prefix == f"{prefix}{SEPARATOR}"), prefix), rest
+
+
+def described_by(name: str) -> str:
+    """Return the object by which its author described a gang, as `jobset/sweep`; empty if that only groups pods."""
+    kind, rest = title_of(name)
+    described = any(each.kind == kind and each.group != COSCHEDULING_POD_GROUP.group for each in KINDS)
+    return f"{kind.lower()}/{rest.partition(SEPARATOR)[0]}" if described else ""
 
 
 def as_written(pod: Obj) -> Obj:
