@@ -56,13 +56,14 @@ def leader_worker_set(name: str, size: int, **spec: Any) -> Obj:
     return custom("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name, spec)
 
 
-def lws_pod(name: str, owner: str, group: int, worker: int, size: int, **annotations: str) -> Obj:
+def lws_pod(name: str, owner: str, group: int, worker: int, size: int, revision: str = "", **annotations: str) -> Obj:
     prefix = "leaderworkerset.sigs.k8s.io/"
     labels = {
         f"{prefix}name": owner,
         f"{prefix}group-index": str(group),
         f"{prefix}worker-index": str(worker),
         f"{prefix}group-key": f"hash-{group}",
+        **({f"{prefix}template-revision-hash": revision} if revision else {}),
     }
     return pod(name, labels, {f"{prefix}size": str(size), **{prefix + k: v for k, v in annotations.items()}})
 

@@ -69,6 +69,12 @@ LATER = {"launcherCreationPolicy": "WaitForWorkersReady"}
             Gang("leaderworkerset:s:0", 3),
         ),
         (
+            LWS,
+            made.lws_pod("s-1", "s", 1, 0, 4, revision="6b6b99"),
+            made.leader_worker_set("s", 4),
+            Gang("leaderworkerset:s:1:6b6b99", 4),
+        ),
+        (
             "kuberay",
             made.ray_pod("p", "r", "worker"),
             made.ray_cluster(

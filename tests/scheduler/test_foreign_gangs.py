@@ -99,6 +99,25 @@ def test_every_kind_of_gang_waits_whole_and_is_bound_whole(bench: Bench) -> None
     play(scenario, bench=bench)
 
 
+def test_leader_of_new_revision_waits_for_its_own_workers_and_not_beside_those_of_the_last() -> None:
+    async def scenario(bench: Bench) -> None:
+        await define(bench, "LeaderWorkerSet.leaderworkerset.x-k8s.io")
+        await bench.node("n1", cpu=3)
+        old = [made.lws_pod(f"old-{n}", "s", 0, n, 3, "a") for n in range(3)]
+        await write(bench, made.leader_worker_set("s", 3), *old)
+        await bench.eventually_bound("old-0", "old-1", "old-2")
+        await bench.delete("old-0")  # as an update of the leaders' StatefulSet does; its workers go later
+        await write(bench, made.lws_pod("new-0", "s", 0, 0, 3, "b"))
+        await asyncio.sleep(15)
+        assert await bound(bench) == {"old-1", "old-2"}
+        await write(bench, *(made.lws_pod(f"new-{n}", "s", 0, n, 3, "b") for n in (1, 2)))
+        await bench.delete("old-1")
+        await bench.delete("old-2")
+        await bench.eventually_bound("new-0", "new-1", "new-2")
+
+    play(scenario, bench=OlderServer(34))
+
+
 def test_gang_of_four_waits_for_devices_and_starts_when_they_come() -> None:
     async def scenario(bench: Bench) -> None:
         await define(bench, "PodGroup.scheduling.x-k8s.io")

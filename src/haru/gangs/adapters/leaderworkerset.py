@@ -1,8 +1,10 @@
 """LeaderWorkerSets: each group, a leader with its workers, is one gang.
 
 The controller makes the workers after the leader has a place (exclusive topology) or is ready (`LeaderReady`): there
-the leader is scheduled alone, and its workers are the gang.
-Source: kubernetes-sigs/lws v0.10, api/leaderworkerset/v1 and pkg/controllers/pod_controller.go, as behaviour.
+the leader is scheduled alone, and its workers are the gang. In an update the workers of the last revision outlive their
+leader for a moment: they are no members of the gang of the new one, as with the project's own PodGroups for Volcano.
+Source: kubernetes-sigs/lws v0.10, api/leaderworkerset/v1, pkg/controllers/pod_controller.go and pkg/schedulerprovider,
+as behaviour.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ SET = ForeignKind("leaderworkerset.x-k8s.io", ("v1",), "LeaderWorkerSet", "leade
 NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
 GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 WORKER_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/worker-index"
+REVISION_LABEL = "leaderworkerset.sigs.k8s.io/template-revision-hash"
 SIZE = "leaderworkerset.sigs.k8s.io/size"
 EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 
 
 class LeaderWorkerSet:
-    """A group of a LeaderWorkerSet, by its index."""
+    """A group of a LeaderWorkerSet, by its index and revision."""
 
     name = "leaderworkerset"
     kinds = (SET,)
@@ -36,5 +39,5 @@ class LeaderWorkerSet:
         if later and label(pod, WORKER_INDEX_LABEL) == "0":
             return None
         count = size - 1 if later else size
-        name = f"{SET.prefix}{label(pod, NAME_LABEL)}{SEPARATOR}{label(pod, GROUP_INDEX_LABEL)}"
-        return Gang(name, count) if count > 1 else None
+        group = [label(pod, key) for key in (NAME_LABEL, GROUP_INDEX_LABEL, REVISION_LABEL)]
+        return Gang(SET.prefix + SEPARATOR.join(filter(None, group)), count) if count > 1 else None
