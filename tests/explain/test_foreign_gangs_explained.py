@@ -91,6 +91,13 @@ def test_job_of_job_set_is_asked_about_with_whole_gang() -> None:
     assert told.remedies == cluster.explain("jobset/t").remedies  # type: ignore[union-attr]
 
 
+def test_pod_that_waits_with_its_gang_names_what_describes_it() -> None:
+    told = snapshot(node("n1", 2), JOB_SET, *PODS).explain("pod/t-w-0")
+    assert told.summary.endswith("find a place; its gang is jobset/t")  # type: ignore[union-attr]
+    few = snapshot(node("n1", 9), JOB_SET, PODS[0]).explain("pod/t-w-0")
+    assert few.summary.endswith("; its gang is jobset/t")  # type: ignore[union-attr]
+
+
 def test_list_names_what_describes_gang_and_not_one_of_its_jobs() -> None:
     groups = [made.lws_pod(f"s-{n // 3}-{n % 3}", "s", n // 3, n % 3, 3) for n in range(6)]
     cluster = snapshot(node("n1", 1), *jobs_of_set("t", "a", "b"), made.leader_worker_set("s", 3), *groups)

@@ -39,6 +39,7 @@ from haru.explain.remedies.commands import with_commands
 from haru.explain.remedies.placed_pods import placed_pod_remedies
 from haru.explain.render.wording import counted
 from haru.explain.results import Explanation
+from haru.gangs import described_by
 from haru.kube.jobs import gang_refusal, has_gang_shape
 from haru.kube.meta import Obj, controller_of
 from haru.kube.names import parse_time
@@ -126,7 +127,9 @@ def _pod(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     if info.group is not None:
         siblings = tuple(sorted(snapshot.group_state(info.group).unscheduled))
         told = waiting("Pod", obj, snapshot, WorkloadUnit(siblings or (info.key.path,), info.group), inquiry)
-        return _with_refused_members(snapshot, told, info.group, snapshot.pod_group(info.group))
+        told = _with_refused_members(snapshot, told, info.group, snapshot.pod_group(info.group))
+        described = described_by(info.group.name)
+        return replace(told, summary=f"{told.summary}; its gang is {described}") if described else told
     return waiting("Pod", obj, snapshot, WorkloadUnit((info.key.path,)), inquiry)
 
 
