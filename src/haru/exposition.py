@@ -23,20 +23,21 @@ class CounterOf:
 
     def __init__(self, name: str, text: str, labels: Sequence[str]) -> None:
         self._name, self._text, self._labels = name, text, tuple(labels)
-        self._counts: Counter[Labels] = Counter()
+        self.counts: Counter[Labels] = Counter()
+        """By the labels' values, in their order."""
         if not labels:
-            self._counts[()] = 0
+            self.counts[()] = 0
 
     def add(self, *values: str, amount: int = 1) -> None:
         """Add `amount` under the labels' values, in their order."""
-        self._counts[values] += amount
+        self.counts[values] += amount
 
     def lines(self) -> list[str]:
         """Text lines with the head; none before the first event."""
-        if not self._counts:
+        if not self.counts:
             return []
         found = head(self._name, "counter", self._text)
-        shown = sorted((_labelled(self._labels, values), count) for values, count in self._counts.items())
+        shown = sorted((_labelled(self._labels, values), count) for values, count in self.counts.items())
         return found + [f"{self._name}{_braced(labels)} {count}" for labels, count in shown]
 
 
@@ -66,11 +67,15 @@ class HistogramOf:
 
     def observe(self, seconds: float, *values: str) -> None:
         """Add an observation under the labels' values, in their order."""
+        self.put(values, seconds)
+
+    def put(self, values: Labels, seconds: float, times: int = 1) -> None:
+        """Add an observation under the labels' values, in their order, so many times."""
         counts = self._seen.get(values)
         if counts is None:
             counts = self._seen[values] = [0] * (len(self._bounds) + 1) + [0.0]
-        counts[bisect_left(self._bounds, seconds)] += 1
-        counts[-1] += seconds
+        counts[bisect_left(self._bounds, seconds)] += times
+        counts[-1] += seconds * times
 
     def lines(self) -> list[str]:
         """Text lines with the head; none before the first event."""

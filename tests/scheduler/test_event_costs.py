@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from counted_calls import steps
-from scheduler_bench import state_of
+from scheduler_bench import Bench, play, state_of
 
 from haru.engine import SchedulerCache
 from haru.engine.state import MemberDecision, PodKey
@@ -205,3 +205,22 @@ def test_member_of_a_gang_that_is_still_incomplete_is_checked_alone(monkeypatch:
     waiting.pod("p2", group="g")
     assert set(checked) == {"default/p0", "default/p1", "default/p2"} and not waiting.admission.blocked
     assert waiting.queue.pending()["active"] == 3
+
+
+def test_members_of_a_placed_gang_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[MemberDecision] = []
+
+    def counted(self: MemberDecision, other: object) -> bool:
+        compared.append(self)
+        return self is other
+
+    async def scenario(bench: Bench) -> None:
+        await bench.node(cpu=8)
+        await bench.gang("g", 4)
+        for name in ("a", "b", "c", "d"):
+            await bench.pod(name, group="g")
+        await bench.eventually_bound("a", "b", "c", "d")
+        assert not compared
+
+    monkeypatch.setattr(MemberDecision, "__eq__", counted)
+    play(scenario)

@@ -46,11 +46,11 @@ class SchedulerMetrics:
 
     def count(self, name: str, *values: str, amount: int = 1) -> None:
         """Add to the counter `scheduler_NAME_total`."""
-        self._counted[name].add(*values, amount=amount)
+        self._counted[name].counts[values] += amount
 
     def observe(self, name: str, value: float, *values: str) -> None:
         """Add an observation to the histogram `scheduler_NAME`."""
-        self._observed[name].observe(value, *values)
+        self._observed[name].put(values, value)
 
     def read(self, name: str, read: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
         """Have the gauge `scheduler_NAME` read its values."""
@@ -67,7 +67,7 @@ class SchedulerMetrics:
         """Take in what a decision has cost."""
         recorder.finish()
         for point, status, seconds in recorder.points:
-            self._points.observe(seconds, point, status, profile)
+            self._points.put((point, status, profile), seconds)
         for plugin, point, status, seconds in recorder.runs:
             self.observe("plugin_execution_duration_seconds", seconds, plugin, point, status)
         for (plugin, point), number in recorder.evaluations.items():
@@ -79,9 +79,13 @@ class SchedulerMetrics:
         if recorder.preemptions:
             self.count("preemption_attempts", amount=recorder.preemptions)
 
-    def extension_point(self, point: str, status: str, profile: str, seconds: float) -> None:
-        """Observe one run of an extension point."""
-        self._points.observe(seconds, point, status, profile)
+    def extension_point(self, point: str, status: str, profile: str, seconds: float, runs: int = 1) -> None:
+        """Observe runs of an extension point that took so long each."""
+        self._points.put((point, status, profile), seconds, runs)
+
+    def waited_for_siblings(self, result: str, seconds: float, members: int) -> None:
+        """Observe how long members of a gang waited until all had what they need."""
+        self._observed["permit_wait_duration_seconds"].put((result,), seconds, members)
 
     def attempted(self, result: str, profile: str, seconds: float) -> None:
         """Count a pod's attempt: scheduled, unschedulable or error."""

@@ -200,7 +200,7 @@ class SchedulingCycle:
         metrics.observe(f"{kind}_algorithm_duration_seconds", elapsed)
         placed = decision.placed if decision.status == "scheduled" else ()
         for member in decision.members:
-            if member not in placed:
+            if not placed or member.status != "scheduled":
                 error = "error" in (member.status, decision.status)
                 metrics.attempted("error" if error else "unschedulable", profile, elapsed)
                 for plugin in dict.fromkeys(member.plugins):
@@ -228,7 +228,7 @@ class SchedulingCycle:
             self._preempt(unit, decision, pods)
             return
         placed = decision.placed if decision.status == "scheduled" else ()
-        left = [m for m in decision.members if m not in placed]
+        left = [m for m in decision.members if not placed or m.status != "scheduled"]
         if placed:
             self._start_binding(unit, placed, started)
         for member in left:
@@ -324,8 +324,7 @@ class SchedulingCycle:
         began = self._state.config.monotonic()
         self.binding_cycle.assume(binding_task)
         reserving = self._state.config.monotonic() - began
-        for _ in placed:
-            self._state.metrics.extension_point("Reserve", "Success", profile, reserving)
+        self._state.metrics.extension_point("Reserve", "Success", profile, reserving, runs=len(placed))
         for member in placed:
             self._state.queue.take_out(unit.key, member.pod.path)
         self._state.tasks.spawn(self.binding_cycle.carry_out(binding_task))

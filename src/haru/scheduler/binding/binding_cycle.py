@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -229,13 +231,13 @@ class BindingCycle:
         self, binding_task: BindingTask, failures: Mapping[PodKey, Exception], seconds: float
     ) -> None:
         """Observe PreBind for each member, and for those of a gang that they waited for each other meanwhile."""
-        for member in binding_task.members:
-            problem = failures.get(member.pod)
-            status = "Success" if problem is None else "Error"
-            self._metrics.extension_point("PreBind", status, binding_task.attempt.profile, seconds)
+        problems = Counter(type(failures.get(member.pod)) for member in binding_task.members)
+        for problem, times in problems.items():
+            status = "Success" if problem is NoneType else "Error"
+            self._metrics.extension_point("PreBind", status, binding_task.attempt.profile, seconds, runs=times)
             if binding_task.is_gang:
-                result = "Unschedulable" if isinstance(problem, HeldBackError) else status
-                self._metrics.observe("permit_wait_duration_seconds", seconds, result)
+                result = "Unschedulable" if issubclass(problem, HeldBackError) else status
+                self._metrics.waited_for_siblings(result, seconds, times)
 
     async def _confirm(
         self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]
@@ -289,8 +291,9 @@ class BindingCycle:
         """The group's members that are bound, or reserved beyond recall."""
         if binding_task.group is None:
             return frozenset()
-        placed = self._cluster.now.group_state(binding_task.group).scheduled
-        return placed - {pod.path for pod in self._uncertain}
+        snapshot = self._cluster.now
+        placed = snapshot.group_state(binding_task.group).scheduled
+        return frozenset([path for path in placed if snapshot.pods[path].key not in self._uncertain])
 
     def _is_half_placed(self, binding_task: BindingTask) -> bool:
         return binding_task.is_gang and 0 < len(self._certain(binding_task)) < binding_task.minimum
