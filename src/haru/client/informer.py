@@ -51,8 +51,10 @@ def object_key(obj: Mapping[str, Any]) -> str:
 
 
 def _revision(obj: Mapping[str, Any]) -> int:
-    version = (obj.get("metadata") or {}).get("resourceVersion") or "0"
-    return int(version) if str(version).isdigit() else 0
+    try:
+        return int(obj["metadata"]["resourceVersion"])
+    except (KeyError, TypeError, ValueError):  # there is none, or it is no number
+        return 0
 
 
 def metadata_informer(client: ApiClient, kind: Kind, backoff: Backoff | None = None) -> Informer:

@@ -65,6 +65,8 @@ class Bucketed(Generic[K, V]):
 
     def put(self, changes: Mapping[K, V | None]) -> Bucketed[K, V]:
         """A map with these changes; None removes. What changes is copied once, however many changes it has."""
+        if len(changes) == 1:
+            return self._with(*changes.items())
         branches: dict[int, list[_Row[K, V]]] = {}
         rows: dict[int, list[dict[K, V]]] = {}
         buckets: dict[int, dict[K, V]] = {}
@@ -88,6 +90,22 @@ class Bucketed(Generic[K, V]):
         made = list(self._branches)
         for number, branch in branches.items():
             made[number] = tuple(branch)
+        return Bucketed(tuple(made))
+
+    def _with(self, change: tuple[K, V | None]) -> Bucketed[K, V]:
+        """A map with one change, as most have."""
+        key, value = change
+        number = crc32(key.encode() if isinstance(key, str) else key.pool.encode())
+        made = list(self._branches)
+        branch = list(made[number >> _TOP & _MASK])
+        row = list(branch[number >> _MIDDLE & _MASK])
+        bucket = row[number & _MASK] = row[number & _MASK].copy()
+        if value is None:
+            bucket.pop(key, None)
+        else:
+            bucket[key] = value
+        branch[number >> _MIDDLE & _MASK] = tuple(row)
+        made[number >> _TOP & _MASK] = tuple(branch)
         return Bucketed(tuple(made))
 
     def items(self) -> Iterator[tuple[K, V]]:

@@ -4,6 +4,7 @@ from .feasibility_oracle import Preemptor as Preemptor
 from .feasibility_oracle import node_sets as node_sets
 from .nominated_placements import blocking_reservation as blocking_reservation
 from .nominated_placements import displaced as displaced
+from .nominated_placements import has_nominations as has_nominations
 from .nominated_placements import has_places_kept_from_all as has_places_kept_from_all
 from .nominated_placements import has_promised_places as has_promised_places
 from .nominated_placements import is_half_placed as is_half_placed

@@ -43,6 +43,11 @@ class NominatedPlacement:
     claimed: tuple[Obj, ...] | None = None
 
 
+def has_nominations(snapshot: ClusterView) -> bool:
+    """Tell whether any pending pod is nominated, validly or not."""
+    return bool(snapshot.pod_index.nominations or snapshot.pod_index.nominated)
+
+
 def nominated_placements(snapshot: ClusterView) -> Iterator[NominatedPlacement]:
     """Yield all nominations that are still valid, by pod path."""
     for path in sorted({*snapshot.pod_index.nominations, *snapshot.pod_index.nominated}):

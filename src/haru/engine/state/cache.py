@@ -354,7 +354,7 @@ class SchedulerCache:
         state.pods[path] = pod
         if before is None or before.key != pod.key or before.terminal != pod.terminal:
             self._claims.consumer_changed("pods", path)
-        else:
+        elif not confirmed or not pod.has_owners_of(before):
             self._claims.user_changed(path)
         nomination = state.nominations.get(path)
         if nomination is not None and (pod.node or pod.terminal or pod.deleting or nomination.pod != pod.key):

@@ -19,7 +19,7 @@ from collections.abc import (
     ValuesView,
 )
 from collections.abc import Set as AbstractSet
-from itertools import compress, repeat
+from itertools import chain, compress, repeat
 from operator import is_not
 from typing import Any, TypeVar, cast
 from zlib import crc32
@@ -86,16 +86,14 @@ class FrozenMap(Mapping[str, V]):
         return self._buckets[crc32(key.encode()) & _MASK].get(key, default) if self._size else default
 
     def __iter__(self) -> Iterator[str]:
-        for bucket in self._buckets if self._size else ():
-            yield from bucket
+        return chain.from_iterable(self._buckets) if self._size else iter(())
 
     def __len__(self) -> int:
         return self._size
 
     def pairs(self) -> Iterator[tuple[str, V]]:
         """All keys with their values, without looking up each."""
-        for bucket in self._buckets if self._size else ():
-            yield from bucket.items()
+        return chain.from_iterable(map(dict.items, self._buckets)) if self._size else iter(())
 
     def items(self) -> ItemsView[str, V]:
         """All keys with their values."""
@@ -160,7 +158,7 @@ class _Values(ValuesView[V]):
     _mapping: FrozenMap[V]
 
     def __iter__(self) -> Iterator[V]:
-        return (value for _, value in self._mapping.pairs())
+        return chain.from_iterable(map(dict.values, self._mapping._buckets)) if self._mapping else iter(())
 
 
 class Computed(Mapping[K, V]):
@@ -319,8 +317,7 @@ class CowMap(MutableMapping[str, V]):
         return bool(self._size) and isinstance(key, str) and key in self._buckets[_bucket(key)]
 
     def __iter__(self) -> Iterator[str]:
-        for bucket in self._buckets:
-            yield from bucket
+        return chain.from_iterable(self._buckets) if self._size else iter(())
 
     def __len__(self) -> int:
         return self._size

@@ -43,6 +43,8 @@ _OF_STATUS: Final = frozenset({"hostIPs", "podIPs"})
 _WITHOUT_STORAGE: Final = frozenset({"configMap", "downwardAPI", "emptyDir", "projected", "secret"})
 _CONDITIONS: Final = frozenset({"ContainersReady", "Initialized", "PodReadyToStartContainers"})
 _UNIQUE: Final = frozenset({"labels", "resourceClaimStatuses", "resourceClaims"})
+_MANAGED: Final = frozenset({"managedFields"})
+_OF_PARTS: Final = (dict, list)
 _OF_ONE_POD: Final = ("nodeName", "hostname", "resourceClaims")
 
 
@@ -94,12 +96,13 @@ class KeptFields:
 
     def _parts(self, fields: Obj) -> Obj:
         part = self._shared.part
+        if "managedFields" in fields:
+            fields = _without(fields, _MANAGED)
         return {
-            key: (interned(value) if key in _UNIQUE else part(value))
-            if type(value) in (dict, list)
-            else (intern(value) if type(value) is str else value)
+            key: intern(value)
+            if type(value) is str
+            else (value if type(value) not in _OF_PARTS else interned(value) if key in _UNIQUE else part(value))
             for key, value in fields.items()
-            if key != "managedFields"
         }
 
 

@@ -90,8 +90,8 @@ def normalized_image(name: str) -> str:
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
 
 
-_NOT_READ = ("hostname", "resourceClaims", "schedulingGroup")
-"""Members of a spec that pods of one template may differ in, and that nothing below depends on."""
+_NOTHING_READ = dict.fromkeys(("hostname", "resourceClaims", "schedulingGroup"))
+"""In place of members of a spec that pods of one template may differ in, and that nothing below depends on."""
 _READ_ONCE = (
     "requests",
     "extended_resources",
@@ -126,11 +126,7 @@ def _same_spec(one: PodInfo, other: PodInfo) -> bool:
     volumes = spec.get("volumes")
     if volumes and any(volume.get("ephemeral") for volume in volumes):
         return False
-    if spec == others:
-        return True
-    if spec.keys() != others.keys() and [name for name in others if name not in spec and name not in _NOT_READ]:
-        return False
-    return not [name for name, value in spec.items() if name not in _NOT_READ and others.get(name) != value]
+    return spec == others or {**spec, **_NOTHING_READ} == {**others, **_NOTHING_READ}
 
 
 def _asks_for_both(container: Mapping[str, Any]) -> bool:
@@ -423,12 +419,18 @@ class PodInfo:
             return False
         if self.terminal or assumed.terminal or assumed.claimed or len(spec) != len(before) + 1:
             return False
-        if [name for name, value in before.items() if spec.get(name) != value]:
+        if not before.items() <= spec.items():
             return False
         if not (_RESIZED.isdisjoint(self.status) and _RESIZED.isdisjoint(assumed.status)):
             return False
-        self.__dict__.update({name: value for name, value in assumed.__dict__.items() if name in _OF_SPEC})
+        known = assumed.__dict__
+        names = [*filter(known.__contains__, _OF_SPEC)]
+        self.__dict__.update(zip(names, map(known.__getitem__, names), strict=True))
         return True
+
+    def has_owners_of(self, other: PodInfo) -> bool:
+        """Return whether the metadata tells the owner and labels of another version: both are of one workload."""
+        return self.labels == other.labels and self.controller == other.controller
 
     def with_reserved_node(self, node: str) -> PodInfo:
         """Return the pod with another node where a claim is reserved for it."""

@@ -144,17 +144,20 @@ class PreEnqueue:
 
     def check(self, unit: QueuedUnit, path: str) -> bool:
         """Run PreEnqueue for one pod of a unit."""
-        snapshot = self._cluster.now
-        info = snapshot.pods.get(path)
+        info = self._cluster.now.pods.get(path)
         if info is None:
             return False
         self._holds.know(unit.key, path, _claims_of(info))
+        return self._judge(unit, path, info)
+
+    def _judge(self, unit: QueuedUnit, path: str, info: PodInfo, *, is_gang_complete: bool = False) -> bool:
+        snapshot = self._cluster.now
         began = self._metrics.clock()
         foreign = info.group is not None and is_foreign_group(info.group.name)
         reason = pre_enqueue(
             snapshot,
             info,
-            gang_scheduling=self._config.gang_scheduling or foreign,
+            gang_scheduling=(self._config.gang_scheduling or foreign) and not is_gang_complete,
             workload_claims=self._config.workload_claims,
             gate_off="" if foreign else self.gate_off,
         )
@@ -185,11 +188,14 @@ class PreEnqueue:
         """Check the pods that are held because their group lacks members: the first one stands for all."""
         siblings = self._holds.incomplete_of
         first = next((other for other in siblings(unit.key) if other != but), None)
-        if first is not None:
-            self.check(unit, first)
-            if first not in siblings(unit.key):
-                for other in list(siblings(unit.key)):
-                    self.check(unit, other)
+        if first is None:
+            return
+        is_complete = self.check(unit, first)
+        if first not in siblings(unit.key):
+            known = self._cluster.now.pods
+            for other in list(siblings(unit.key)):
+                if (info := known.get(other)) is not None:
+                    self._judge(unit, other, info, is_gang_complete=is_complete)
 
     def recheck_held(self, unit: QueuedUnit) -> None:
         """Check every held pod of a unit."""

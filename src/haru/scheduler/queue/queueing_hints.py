@@ -16,7 +16,7 @@ from typing import Any
 from haru.engine.framework import ClusterEvent
 from haru.engine.plugins import plugins_for
 from haru.engine.podgroup import keeps_places
-from haru.engine.preemption import has_promised_places, keeps_places_from_all
+from haru.engine.preemption import has_nominations, has_promised_places, keeps_places_from_all
 from haru.engine.state import ClusterView, GroupKey
 from haru.kube.meta import Obj
 from haru.kube.quantity import parse_quantity
@@ -182,7 +182,7 @@ def _gives_places_up(old: Obj | None, living: Obj | None, now: ClusterView) -> b
         return False
     lived = old if _lives(old) else None
     came, placed = bool(living) - bool(lived), bool(_node(living)) - bool(_node(lived))
-    if not (came or placed):
+    if not (came or placed) or not has_nominations(now):
         return False
     key = group_key(pod)
     state, group = now.group_state(key), now.pod_group(key)
@@ -194,6 +194,8 @@ def group_change(old: Obj | None, new: Obj | None, now: ClusterView) -> frozense
     """The plugins that a change of a PodGroup may satisfy: it no longer keeps what was promised from everybody."""
     group = new or old
     if group is None:
+        return frozenset()
+    if not has_nominations(now):
         return frozenset()
     key = GroupKey(group["metadata"].get("namespace", ""), group["metadata"]["name"])
     state = now.group_state(key)
