@@ -238,6 +238,18 @@ async def test_server_that_speaks_no_tls_is_told_in_the_words_of_kubelets(
     assert answer == Answer(False, text)
 
 
+async def test_server_that_speaks_no_http_is_told_in_the_words_of_kubelets() -> None:
+    async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(greet, HOST, 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        broken = 'net/http: HTTP/1.x transport connection broken: malformed HTTP response "hello"'
+        assert (await get(port, "/")).text == f'Get "http://{HOST}:{port}/": {broken}'
+
+
 async def test_late_answers_are_told_in_the_words_of_kubelets() -> None:
     runtime: Any = Runtime(0)
     runner, silent = HandlerRunner(runtime), socket.create_server((HOST, 0))

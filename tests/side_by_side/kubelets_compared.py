@@ -4,10 +4,10 @@
     python -m kubelets_compared --kubernetes FOLDER [--case NAME]
 
 The folder holds kube-apiserver and kubelet; `etcd`, `kubectl`, `containerd`, `runc` and a static busybox are on PATH.
-It needs root, and listens on the loopback alone. Both nodes are of one kube-apiserver. After each step of a case its
-pods come to rest, and each difference is printed once: between their statuses and events, and between the images of the
-nodes. Times, uids, addresses, ids and counts of restarts do not count. Exit code 1 if anything differs; to read, not to
-pass: the moment at which a crashing container is looked at makes differences, too.
+It needs root and `ip`, and listens on the loopback alone. Both nodes are of one kube-apiserver. After each step of a
+case its pods come to rest, and each difference is printed once: between their statuses and events, what kubectl is told
+of them, and the images of the nodes. Times, uids, addresses, ids and counts of restarts do not count. Exit code 1 if
+anything differs; to read, not to pass: the moment at which a container is looked at makes differences, too.
 """
 
 from __future__ import annotations
@@ -45,6 +45,10 @@ _DISKS = {"n": "size=512m,nr_inodes=100k", "m": "size=600m"}
 """Of a node's directory, and of its runtime: small, so that a pod can fill them."""
 _UNUSED = ("haru.test/unused:1", 100 << 20)
 """The name and the size of an image that no pod has."""
+_QUESTIONS = ("attach", "cp", "exec", "logs")
+"""Commands of kubectl whose answers are compared."""
+_NODE_ADDRESS = "198.51.100.77"
+"""Of both nodes: no address of the loopback as kubelets take it, but on its device alone."""
 _PORTS = {"kubelet": "457", "haru": "458"}
 """How the ports begin that servers in pods with the network of this machine have."""
 _GROUPS = Path("/sys/fs/cgroup")
@@ -59,6 +63,7 @@ _TEXTS = (
     (re.compile(r"\b(in|back-off) \d[\dms.]*( \([\dms.]+ including waiting\))?"), r"\1 T"),
     (re.compile(r"\b45[78](\d\d)\b"), r"PORT-\1"),
     (re.compile(r"(/containers/[a-z]+/)[0-9a-f]{8}\b"), r"\1START"),
+    (re.compile(r"\d+ characters requested"), "N characters requested"),
     (re.compile(r"^\(combined from similar events\): "), ""),
     (re.compile(r"\b10\.213\.\d+\.\d+"), "POD-IP"),
     (re.compile(r"(kubelet|haru)-\d+"), "NAMESPACE"),
@@ -105,15 +110,25 @@ class Side:
         names = subprocess.run(command, text=True, capture_output=True, check=True).stdout.split()
         return sorted(name for name in names if name.startswith("haru.test/"))
 
-    def carry_out(self, namespace: str, step: Step) -> None:
-        """Do one step of a case."""
+    def carry_out(self, namespace: str, step: Step) -> list[str]:
+        """Do one step of a case; what kubectl said of what it was asked."""
+        said = []
         for change in step:
             if isinstance(change, dict):
                 text = json.dumps(change).replace(NODE, self.node).replace(DIRECTORY, str(self.home / "host"))
                 text = PORT.sub(lambda found: _PORTS[self.name] + (found[1] or found[2]), text)
                 self.kubectl("create", "-n", namespace, "-f", "-", stdin=text)
+            elif change[0] in _QUESTIONS:
+                said += self._asked(namespace, change)
             else:
                 self.kubectl("-n", namespace, *(self._with_uid(namespace, word) for word in change))
+        return said
+
+    def _asked(self, namespace: str, words: Sequence[str]) -> list[str]:
+        command = ["kubectl", f"--kubeconfig={self.kubeconfig}", "-n", namespace, *words]
+        answer = subprocess.run(command, text=True, capture_output=True, check=False, timeout=60)
+        lines = [f"$ kubectl {' '.join(words)}", *answer.stdout.splitlines(), *answer.stderr.splitlines()]
+        return [plain(line, self) for line in [*lines, f"exit code {answer.returncode}"]]
 
     def _with_uid(self, namespace: str, word: str) -> str:
         before, stands, rest = word.partition(UID_OF)
@@ -193,12 +208,13 @@ def compared(sides: tuple[Side, Side], names: Sequence[str], number: int) -> int
         side.kubectl("-n", namespace, "create", "configmap", "kube-root-ca.crt", "--from-literal=ca.crt=x")
     seen: set[tuple[str, str]] = set()
     for step in range(max(len(CASES[name]) for name in names)):
+        said: dict[str, dict[str, list[str]]] = {side.name: {} for side in sides}
         for side, namespace in zip(sides, namespaces, strict=True):
-            for name in names:
-                side.carry_out(namespace, CASES[name][step] if step < len(CASES[name]) else [])
+            for name in (name for name in names if step < len(CASES[name])):
+                said[side.name][f"kubectl of {name}"] = side.carry_out(namespace, CASES[name][step])
         settle(sides, namespaces)
         first, second = (
-            {**told(side, namespace), "images of the node": side.images()}
+            {**told(side, namespace), **said[side.name], "images of the node": side.images()}
             for side, namespace in zip(sides, namespaces, strict=True)
         )
         for pod in sorted(first.keys() | second.keys()):
@@ -218,6 +234,9 @@ def compared(sides: tuple[Side, Side], names: Sequence[str], number: int) -> int
 def nodes(programs: Path, home: Path) -> Iterator[tuple[Side, Side]]:
     """A kube-apiserver with two nodes on this machine, until the block is left."""
     with contextlib.ExitStack() as stack:
+        on_loopback = [f"{_NODE_ADDRESS}/32", "dev", "lo"]
+        subprocess.run(["ip", "address", "replace", *on_loopback], check=True)
+        stack.callback(subprocess.run, ["ip", "address", "del", *on_loopback], check=False)
         server = stack.enter_context(serving(str(programs / "kube-apiserver"), ["--allow-privileged"]))
         sides = tuple(Side(name, server.kubeconfig, home / name) for name in ("kubelet", "haru"))
         for side in sides:
@@ -246,7 +265,7 @@ def _kubelet(side: Side, runtime: Containerd, programs: Path) -> list[str]:
     config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": "127.0.0.1",
+        "address": _NODE_ADDRESS,
         "port": free_port(),
         "healthzPort": 0,
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
@@ -274,6 +293,7 @@ def _kubelet(side: Side, runtime: Containerd, programs: Path) -> list[str]:
     file.write_text(yaml.dump(config))
     flags = [f"--config={file}", f"--kubeconfig={side.kubeconfig}", f"--root-dir={side.home / 'n'}"]
     flags += [f"--hostname-override={side.node}", f"--cert-dir={side.home / 'certificates'}"]
+    flags += [f"--node-ip={_NODE_ADDRESS}"]
     return [str(programs / "kubelet"), *flags]
 
 
@@ -282,6 +302,8 @@ def _haru_node(side: Side, runtime: Containerd, programs: Path) -> list[str]:
     flags += [f"--container-runtime-endpoint={runtime.endpoint}", f"--pod-logs-dir={side.home / 'logs'}"]
     flags += [f"--cgroup-root=/{_group(side.name)}", "--no-fail-cgroup-v1", "--cluster-dns=10.0.0.10"]
     flags += [f"--cdi-dir={side.home / 'cdi'}", f"--port={free_port()}", "--healthz-port=0"]
+    flags += [f"--address={_NODE_ADDRESS}", f"--node-ip={_NODE_ADDRESS}"]
+    flags += ["--anonymous-auth", "--authorization-mode=AlwaysAllow"]
     for kind, amounts in (("hard", HARD), ("soft", SOFT)):
         flags += [f"--eviction-{kind}={','.join(f'{signal}<{amount}' for signal, amount in amounts.items())}"]
     flags += [f"--eviction-soft-grace-period={','.join(f'{signal}={SOFT_SECONDS}s' for signal in SOFT)}"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from kubelet_cases import CASES
-from kubelets_compared import Side, plain, told
+from kubelets_compared import _QUESTIONS, Side, plain, told
 from manifests import Obj
 
 KUBELET, HARU = (Side(name, Path("kubeconfig"), Path(f"/tmp/kc/{name}")) for name in ("kubelet", "haru"))
@@ -52,4 +52,4 @@ def test_steps_of_case_are_objects_or_words_of_kubectl(name: str) -> None:
         if isinstance(change, dict):
             assert {"apiVersion", "kind", "metadata"} <= change.keys()
         else:
-            assert change[0] in ("delete", "patch", "debug", "annotate", "label")
+            assert change[0] in ("delete", "patch", "debug", "annotate", "label", *_QUESTIONS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -133,6 +134,8 @@ class HandlerRunner:
             why = dial_problem(host, port, error.os_error)
         except aiohttp.ServerDisconnectedError:
             why = "EOF"
+        except aiohttp.ClientResponseError as error:
+            why = f"net/http: HTTP/1.x transport connection broken: malformed HTTP response {_quoted_line(error)}"
         except (aiohttp.ClientError, OSError, ValueError) as error:
             why = str(error)
         else:
@@ -174,6 +177,12 @@ class _HttpUse(NamedTuple):
 
 _PROBE: Final = _HttpUse("kube-probe/1.36", _judged)
 _HOOK: Final = _HttpUse("kube-lifecycle/1.36", lambda status, body: Answer(True, body))
+
+
+def _quoted_line(error: aiohttp.ClientResponseError) -> str:
+    """The line that is no HTTP, which aiohttp shows as bytes of Python."""
+    found = re.search(r"^\s*b(['\"])(.*)\1$", error.message, re.MULTILINE)
+    return json.dumps(found[2] if found else error.message)
 
 
 def _tls_problem(error: OSError) -> str:
