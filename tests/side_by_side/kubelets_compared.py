@@ -237,7 +237,11 @@ def nodes(programs: Path, home: Path) -> Iterator[tuple[Side, Side]]:
         on_loopback = [f"{_NODE_ADDRESS}/32", "dev", "lo"]
         subprocess.run(["ip", "address", "replace", *on_loopback], check=True)
         stack.callback(subprocess.run, ["ip", "address", "del", *on_loopback], check=False)
-        server = stack.enter_context(serving(str(programs / "kube-apiserver"), ["--allow-privileged"]))
+        server = stack.enter_context(
+            serving(
+                str(programs / "kube-apiserver"), ["--allow-privileged", "--kubelet-preferred-address-types=InternalIP"]
+            )
+        )
         sides = tuple(Side(name, server.kubeconfig, home / name) for name in ("kubelet", "haru"))
         for side in sides:
             (side.home / "host").mkdir(parents=True)
