@@ -138,7 +138,7 @@ def loop_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def at_once(work: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
         return work(*arguments, **more)
 
-    for module in ("worker", "container_kill"):
+    for module in ("worker", "due_starts", "container_kill"):
         monkeypatch.setattr(f"haru.node.podworker.{module}.time", SimpleNamespace(time=now, monotonic=now))
     monkeypatch.setattr(asyncio, "to_thread", at_once)
 
@@ -458,7 +458,7 @@ def test_created_but_unstarted_container_is_removed_before_next(tmp_path: Path) 
                 await asyncio.sleep(0.001)
             (first,) = runtime.held.values()
             first.busy = "starting"  # and never comes to it
-            await made.until(lambda: made.worker is not None and "main" in made.worker._state.reasons, 60)
+            await made.until(lambda: made.worker is not None and "main" in made.worker._starts.reasons, 60)
             first.busy = ""
             await made.until(lambda: runtime.running("main"), 60)
             await asyncio.sleep(60)

@@ -7,6 +7,7 @@ import io
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kubelet_pieces import kubelet
@@ -14,9 +15,12 @@ from kubelet_pieces import kubelet
 from haru.node.api.handlers import log_options
 from haru.node.api.log_files import PIECE_BYTES, read_log, tail_start
 from haru.node.api.log_lines import LogLine, parse
+from haru.node.api.runtime_streams import without_log
 from haru.node.api.sources import LogOptions
 from haru.secure_serving.http import HttpError, Request
 from waiting import until
+
+Obj = dict[str, Any]
 
 SECONDS = [f"2026-01-02T03:04:0{n}.{n}00000000Z" for n in range(6)]
 LINES = [f"{time} {'stderr' if n == 3 else 'stdout'} F line {n}\n".encode() for n, time in enumerate(SECONDS)]
@@ -277,3 +281,19 @@ async def test_follower_that_disconnects_is_released(tmp_path: Path) -> None:
                 return not streams
 
             await until(nobody_left)
+
+
+@pytest.mark.parametrize(
+    ("state", "last", "said"),
+    [
+        ({"waiting": {"reason": "CreateContainerConfigError"}}, {}, "waiting to start: CreateContainerConfigError"),
+        ({"waiting": {"reason": "ErrImagePull"}}, {}, "waiting to start: image can't be pulled"),
+        ({"waiting": {"reason": "ImagePullBackOff"}}, {}, "waiting to start: trying and failing to pull image"),
+        ({"terminated": {"reason": "ContainerStatusUnknown"}}, {}, "terminated"),
+        ({"waiting": {"reason": "CrashLoopBackOff"}}, {"terminated": {"exitCode": 137}}, "terminated"),
+    ],
+)
+def test_container_without_a_log_is_what_its_status_says(state: Obj, last: Obj, said: str) -> None:
+    status = {"containerStatuses": [{"name": "main", "state": state, "lastState": last}]}
+    assert without_log({"status": status}, "main") == said
+    assert without_log({"status": status}, "other") == without_log({}, "main") == "not available"

@@ -22,6 +22,8 @@ DIRECTORY: Final = "/HOST"
 """Stands for a directory of this machine that is the node's own."""
 PORT: Final = re.compile(r'"PORT-(\d\d)"|PORT-(\d\d)')
 """Stands for a port of this machine that is the node's own; also as a number."""
+RESTART: Final = ["restart the node's agent"]
+"""A step's change: the kubelet, or `haru node`, is killed and started again."""
 UID_OF: Final = "UID-OF-"
 """With a pod's name behind it: stands for the uid of this pod."""
 

@@ -23,14 +23,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 from benchmarks.control_planes import free_port, haru_program, serving
-from benchmarks.processes import started
-from kubelet_cases import CASES, DIRECTORY, NODE, PORT, UID_OF, Step
+from kubelet_cases import CASES, DIRECTORY, NODE, PORT, RESTART, UID_OF, Step
 from manifests import Obj
 
 from containerd_process import Containerd, busybox_image
@@ -78,6 +77,8 @@ class Side:
     name: str
     kubeconfig: Path
     home: Path
+    agent: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    """Its process."""
 
     @property
     def node(self) -> str:
@@ -118,11 +119,35 @@ class Side:
                 text = json.dumps(change).replace(NODE, self.node).replace(DIRECTORY, str(self.home / "host"))
                 text = PORT.sub(lambda found: _PORTS[self.name] + (found[1] or found[2]), text)
                 self.kubectl("create", "-n", namespace, "-f", "-", stdin=text)
+            elif change == RESTART:
+                self.restart()
             elif change[0] in _QUESTIONS:
                 said += self._asked(namespace, change)
             else:
                 self.kubectl("-n", namespace, *(self._with_uid(namespace, word) for word in change))
         return said
+
+    def restart(self) -> None:
+        """End its agent without a word and run it again, with the same flags."""
+        old = self.agent.pop()
+        old.kill()
+        old.wait()
+        self.start([str(word) for word in old.args])  # type: ignore[union-attr]
+
+    def start(self, command: Sequence[str]) -> None:
+        """Run its agent."""
+        with (self.home / "log").open("ab") as log:
+            self.agent.append(subprocess.Popen(list(command), stdout=log, stderr=log))
+
+    def stop(self) -> None:
+        """End its agent."""
+        for process in self.agent:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def _asked(self, namespace: str, words: Sequence[str]) -> list[str]:
         command = ["kubectl", f"--kubeconfig={self.kubeconfig}", "-n", namespace, *words]
@@ -256,7 +281,8 @@ def nodes(programs: Path, home: Path) -> Iterator[tuple[Side, Side]]:
             (side.runtime / "image.tar").unlink()
             _make_groups(side.name)
             command = _kubelet if side.name == "kubelet" else _haru_node
-            stack.enter_context(started(command(side, runtime, programs), side.home / "log"))
+            stack.callback(side.stop)
+            side.start(command(side, runtime, programs))
         for side in sides:
             while not side.kubectl("get", "nodes", "-o", "name", f"--field-selector=metadata.name={side.node}"):
                 time.sleep(1)
@@ -349,8 +375,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     names = options.case or list(CASES)
     with tempfile.TemporaryDirectory(prefix="kc-") as home, nodes(options.kubernetes, Path(home)) as sides:
-        # One that puts its node under pressure does so alone: pods that come to such a node are refused.
-        alone = [name for name in names if name.startswith("pressure")]
+        # One that puts its node under pressure, or starts its agent again, does so alone: others would see it.
+        alone = [name for name in names if name.startswith(("pressure", "again"))]
         others = [name for name in names if name not in alone]
         batches = [others[first : first + BATCH] for first in range(0, len(others), BATCH)]
         batches += [[name] for name in alone]

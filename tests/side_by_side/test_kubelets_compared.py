@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kubelet_cases import CASES
+from kubelet_cases import CASES, RESTART
 from kubelets_compared import _QUESTIONS, Side, plain, told
 from manifests import Obj
 
@@ -51,5 +51,5 @@ def test_steps_of_case_are_objects_or_words_of_kubectl(name: str) -> None:
     for change in (change for step in CASES[name] for change in step):
         if isinstance(change, dict):
             assert {"apiVersion", "kind", "metadata"} <= change.keys()
-        else:
-            assert change[0] in ("delete", "patch", "debug", "annotate", "label", *_QUESTIONS)
+        elif change != RESTART:
+            assert change[0] in ("delete", "patch", "debug", "annotate", "label", "wait", *_QUESTIONS)

@@ -19,6 +19,12 @@ from haru.secure_serving.http import HttpError
 from haru.tls import client_context
 from haru.upgrade_proxy import UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
 
+_NOT_PULLED = {
+    "ErrImagePull": "image can't be pulled",
+    "ImagePullBackOff": "trying and failing to pull image",
+}
+"""What is told of reasons why a container waits."""
+
 
 class RuntimeStreams:
     """`Logs` and `Streams` of one runtime. `checkpoints` is where they are written."""
@@ -37,7 +43,7 @@ class RuntimeStreams:
                 raise HttpError(400, f'previous terminated container "{container}" in pod "{name}" not found')
             chosen = starts[1]
         elif not starts:
-            raise HttpError(400, f'container "{container}" in pod "{name}" is waiting to start: {_why(pod, container)}')
+            raise HttpError(400, f'container "{container}" in pod "{name}" is {without_log(pod, container)}')
         else:
             chosen = starts[0]
         try:
@@ -149,14 +155,18 @@ class RuntimeStreams:
             raise HttpError(500, error.details) from error
 
 
-def _why(pod: Obj, container: str) -> str:
-    """Why a container has not been started, as its status has it."""
+def without_log(pod: Obj, container: str) -> str:
+    """Say by its status what a container is that the runtime has no start of, as kubelets do."""
     status = pod.get("status") or {}
-    for member in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
-        for one in status.get(member) or ():
-            if one.get("name") == container:
-                return str(((one.get("state") or {}).get("waiting") or {}).get("reason") or "ContainerCreating")
-    return "ContainerCreating"
+    members = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+    states = [one for member in members for one in status.get(member) or () if one.get("name") == container]
+    if not states:
+        return "not available"
+    state, last = states[0].get("state") or {}, states[0].get("lastState") or {}
+    if "terminated" in state or "terminated" in last:
+        return "terminated"
+    reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
+    return f"waiting to start: {_NOT_PULLED.get(reason, reason)}"
 
 
 async def _open(url: str, asked: StreamRequest) -> UpgradeResponse:

@@ -11,13 +11,8 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
 
 from haru.client.backoff import Backoff
-from haru.kube.container_events import container_of
-from haru.kube.container_restarts import CrashLoop
 from haru.kube.errors import StatusError, suppress_status
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
@@ -25,16 +20,15 @@ from haru.kube.pod_claims import FAILED_PREPARE
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
 from haru.node.agent.context import Context
-from haru.node.agent.images import StartError
 from haru.node.cgroups.tree import CgroupError
 from haru.node.cri.errors import CriError
-from haru.node.dra.devices import DevicesError, Prepared
-from haru.node.podworker.attempts import failed_to_run, next_attempt, target_id
+from haru.node.dra.devices import DevicesError
 from haru.node.podworker.container_kill import ContainerKiller, KillTarget, grace_of
-from haru.node.podworker.container_start import ContainerStart, ContainerStarter, PodInputs, VolumesError
+from haru.node.podworker.container_start import ContainerStarter, PodInputs, VolumesError
+from haru.node.podworker.due_starts import RETRY_SECONDS, DueStarts
 from haru.node.podworker.failed_mounts import FailedMounts
-from haru.node.podworker.observed import CREATED, EXITED, SeenContainer, SeenPod
-from haru.node.podworker.plan import Kill, Pauses, Plan, container_hash, container_specs, crash_key, decide
+from haru.node.podworker.observed import SeenPod
+from haru.node.podworker.plan import Kill, Pauses, container_hash, container_specs, decide
 from haru.node.podworker.pod_cleanup import PodCleanup
 from haru.node.podworker.pod_end import DEADLINE_EXCEEDED, OVERDUE, PodEnd, seconds_left
 from haru.node.podworker.resize import PodResizer
@@ -48,20 +42,6 @@ from haru.node.status.status_manager import PODS, StatusManager
 
 _log = logging.getLogger(__name__)
 RUNTIME_CLASSES = known_kind("node.k8s.io/v1", "RuntimeClass")
-_RETRY_SECONDS = 10.0
-
-
-@dataclass(slots=True)
-class _State:
-    """What a worker has decided of its pod's containers."""
-
-    pauses: CrashLoop
-    reasons: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """By container that waits: a reason and a message."""
-    retry_at: dict[str, float] = field(default_factory=dict)
-    """By container that did not start: when the next attempt may be made, in seconds since the epoch."""
-    replaced: set[str] = field(default_factory=set)
-    """Ids of containers that were killed to be started again."""
 
 
 class PodWorker:
@@ -81,8 +61,10 @@ class PodWorker:
         self._resizer = PodResizer(context, self._sandboxes)
         self._cleanup = PodCleanup(context, self._sandboxes, uid)
         self._backoff, self._sandbox_backoff = (Backoff(base=1.0, cap=20.0) for _ in range(2))
-        intervals = context.options.intervals
-        self._state = _State(CrashLoop(intervals.crash_first_seconds, intervals.crash_longest_seconds))
+        places = self._sandboxes, self._resizer
+        self._starts = DueStarts(context, starter, self._runtime_status, places, self.wake)
+        self._replaced: set[str] = set()
+        """Ids of containers that were killed to be started again."""
         self._end = PodEnd()
 
     # -- what others say ----------------------------------------------------------------------------------------------
@@ -90,7 +72,7 @@ class PodWorker:
     def update(self, pod: Obj) -> None:
         """The pod as the API has it now."""
         if self.pod is not None and self.pod["metadata"].get("generation") != pod["metadata"].get("generation"):
-            self._state.retry_at.clear()
+            self._starts.retry()
         self.pod = pod
         self.wake()
 
@@ -101,7 +83,7 @@ class PodWorker:
 
     def objects_changed(self) -> None:
         """Retry what failed: an object that the pod refers to has changed."""
-        self._state.retry_at.clear()
+        self._starts.retry()
         self.wake()
 
     def reject(self, reason: str, message: str) -> None:
@@ -203,9 +185,9 @@ class PodWorker:
         facts = self._facts(pod, seen)
         self._watch_probes(pod, seen, facts)
         allocated = self._resizer.allocate(pod)
-        pauses = Pauses(self._state.pauses, time.time())
-        plan = decide(allocated, seen, self._prober.results(), pauses, self._state.replaced)
-        self._note_crashing(plan, seen)
+        pauses = Pauses(self._starts.pauses, time.time())
+        plan = decide(allocated, seen, self._prober.results(), pauses, self._replaced)
+        self._starts.note_crashing(plan, seen)
         self._end.is_over = self._end.is_over or plan.is_over
         kills = plan.kills if plan.end_pod else (*plan.kills, *await self._resizer.actuate(allocated, seen))
         pod = self._resizer.allocated(await self._write_status(pod, seen))
@@ -217,33 +199,21 @@ class PodWorker:
             return 0.0
         if plan.removes:
             await self._killer.remove(pod, plan.removes)
-            self._state.reasons.clear()
-            self._state.retry_at.clear()
+            self._starts.forget()
             return 0.0
         for kill in kills:
             self._kill(pod, seen, kill, facts)
         await self._cleanup.note(pod)
         inputs = await self._prepare(pod, facts, first=plan.make_sandbox)
         if inputs is None:
-            return _RETRY_SECONDS
+            return RETRY_SECONDS
         if plan.make_sandbox:
             if not await self._make_sandbox(pod, plan.attempt, seen):
                 return self._sandbox_backoff.next()
             self._sandbox_backoff.reset()
             return 0.0
-        wait = await self._start_all(pod, seen, plan, inputs)
-        return min(wait, _RETRY_SECONDS) if self._resizer.conditions else wait
-
-    def _note_crashing(self, plan: Plan, seen: SeenPod) -> None:
-        """Update the reasons of waiting containers; one that crashes is said to wait until it runs again."""
-        for name in list(self._state.reasons):
-            last = seen.newest(name)
-            if last is not None and last.runs:
-                del self._state.reasons[name]
-        for name in failed_to_run(self._state.reasons, seen):
-            self._state.retry_at.pop(name, None)
-        for name, message in plan.crashing.items():
-            self._state.reasons[name] = "CrashLoopBackOff", message
+        wait = await self._starts.start_all(pod, seen, plan, inputs)
+        return min(wait, RETRY_SECONDS) if self._resizer.conditions else wait
 
     async def _prepare(self, pod: Obj, facts: DownwardFacts, *, first: bool) -> PodInputs | None:
         """Read referenced objects and set up volumes; None, after events, if something is missing.
@@ -285,71 +255,9 @@ class PodWorker:
         name = pod["spec"].get("runtimeClassName")
         return str((await self._context.client.get(RUNTIME_CLASSES, name))["handler"]) if name else ""
 
-    async def _start_all(self, pod: Obj, seen: SeenPod, plan: Plan, inputs: PodInputs) -> float:
-        """Start the containers that are due; seconds until the next ones are."""
-        options, now = self._context.options, time.time()
-        wait = options.intervals.resync_seconds if plan.wake_after is None else plan.wake_after
-        for name in plan.crashing:
-            self._context.recorder.event(container_of(pod, name), "Warning", "BackOff", _backed_off(pod, name))
-        specs = {one["name"]: one for one in container_specs(pod)}
-        began = False
-        prepared: Prepared | None = None
-        for name in plan.starts:
-            if self._state.retry_at.get(name, 0.0) > now:
-                wait = min(wait, self._state.retry_at[name] - now)
-                continue
-            try:
-                prepared = prepared or await self._context.devices.prepare(pod)
-                await self._start(pod, specs[name], seen, replace(inputs, prepared=prepared))
-                self._state.reasons.pop(name, None)
-                began = True
-            except StartError as error:
-                self._state.reasons[name] = error.reason, str(error)
-                pause = _RETRY_SECONDS if error.wait is None else max(error.wait, 0.1)
-                self._state.retry_at[name] = time.time() + pause
-                wait = min(wait, pause)
-                self.wake()
-            except DevicesError as error:
-                self._context.recorder.event(pod, "Warning", error.reason, str(error))
-                wait = min(wait, _RETRY_SECONDS)
-        return 0.0 if began else wait
-
-    async def _start(self, pod: Obj, spec: Obj, seen: SeenPod, inputs: PodInputs) -> None:
-        history, sandbox = seen.history(spec["name"]), seen.sandbox
-        assert sandbox is not None
-        attempt = next_attempt(pod, spec["name"], seen)
-        await self._remove_earlier_starts(history)
-        if history and history[0].state == EXITED:
-            self._state.pauses.started(crash_key(spec), history[0].finished_at / 1e9, time.time())
-        config = self._sandboxes.config(pod, sandbox.attempt)
-        target = target_id(spec, seen)
-        request = ContainerStart(pod, spec, attempt, sandbox, config, inputs, target)
-        id_ = await self._starter.start(request, partial(self._runtime_status.expect, sandbox=sandbox.id))
-        self._resizer.started(id_, spec)
-        # One end is remembered beside the container that runs.
-        for old in history[1:]:
-            await self._context.runtime.remove_container(old.id)
-            with contextlib.suppress(OSError):
-                await asyncio.to_thread(Path(old.files.log).unlink)
-
-    async def _remove_earlier_starts(self, history: Sequence[SeenContainer]) -> None:
-        """Remove or stop earlier starts of a container, so that nothing runs twice. Raises `StartError`.
-
-        One that is only made may be on its way to run, if a call for that took longer than anybody waited, or its
-        caller was stopped. A runtime refuses to remove it in the middle of that; once it is removed it does not start.
-        """
-        try:
-            for one in history:
-                if one.state == CREATED:
-                    await self._context.runtime.remove_container(one.id)
-                elif one.state != EXITED:
-                    await self._context.runtime.stop_container(one.id, 2)
-        except CriError as error:
-            raise StartError("CreateContainerError", f"an earlier start is not over: {error}", 1.0) from error
-
     def _kill(self, pod: Obj, seen: SeenPod, kill: Kill, facts: DownwardFacts) -> None:
         if kill.again:
-            self._state.replaced.add(kill.id)
+            self._replaced.add(kill.id)
         container = next(one for one in seen.containers if one.id == kill.id)
         spec = next(one for one in container_specs(pod) if one["name"] == container.name)
         own = (spec.get(f"{kill.probe}Probe") or {}).get("terminationGracePeriodSeconds") if kill.probe else None
@@ -421,7 +329,7 @@ class PodWorker:
         """Write the status if it has changed; the pod as it is then."""
         known = StatusInputs(
             runtime=self._context.runtime_info.name,
-            reasons=dict(self._state.reasons),
+            reasons=dict(self._starts.reasons),
             probed=self._prober.results(),
             host_ips=self._context.addresses,
             is_over=self._end.is_over,
@@ -453,8 +361,3 @@ class PodWorker:
             return self.uid
         meta = self.pod["metadata"]
         return f"{meta.get('namespace')}/{meta.get('name')}"
-
-
-def _backed_off(pod: Obj, name: str) -> str:
-    meta = pod["metadata"]
-    return f"Back-off restarting failed container {name} in pod {meta['name']}_{meta['namespace']}({meta['uid']})"
