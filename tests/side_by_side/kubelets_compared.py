@@ -29,6 +29,7 @@ from typing import Any
 
 import yaml
 from benchmarks.control_planes import free_port, haru_program, serving
+from benchmarks.processes import started
 from kubelet_cases import CASES, DIRECTORY, NODE, PORT, RESTART, UID_OF, Step
 from manifests import Obj
 
@@ -284,6 +285,8 @@ def nodes(programs: Path, home: Path) -> Iterator[tuple[Side, Side]]:
             stack.callback(side.stop)
             side.start(command(side, runtime, programs))
         for side in sides:
+            driver = [sys.executable, str(Path(__file__).with_name("failing_driver.py")), str(side.home / "n")]
+            stack.enter_context(started(driver, side.home / "driver.log"))
             while not side.kubectl("get", "nodes", "-o", "name", f"--field-selector=metadata.name={side.node}"):
                 time.sleep(1)
             side.kubectl("wait", "node", side.node, "--for=condition=Ready", "--timeout=60s")
