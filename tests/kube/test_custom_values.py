@@ -8,7 +8,7 @@ import pytest
 
 from haru.kube.custom.structural import parse
 from haru.kube.custom.value_validation import judge
-from haru.kube.go_values import go_duration
+from haru.kube.go_values import go_duration, rpc_error
 
 NUMBER = 'x: Invalid value: "number": x in body must be of type integer: "number"'
 CHECKED = '<nil>: Invalid value: "": Checked value must be of type integer (default format) in x'
@@ -125,3 +125,14 @@ def test_format_takes_and_refuses(form: str, good: str, bad: str) -> None:
 )
 def test_duration_is_printed_as_by_go(ns: int, text: str) -> None:
     assert go_duration(ns) == text
+
+
+def test_socket_without_a_server_is_told_as_by_a_client_in_go() -> None:
+    place, why = "unix:/run/d.sock", "No such file or directory"
+    failed = f"UNKNOWN: {place}: connect failed: addr: {place} error: {why}"
+    details = f"failed to connect to all addresses; last error: {failed}"
+    dialed = f'"transport: Error while dialing: dial unix /run/d.sock: connect: {why.lower()}"'
+    assert (
+        rpc_error("UNAVAILABLE", details) == f"rpc error: code = Unavailable desc = connection error: desc = {dialed}"
+    )
+    assert rpc_error("UNAVAILABLE", "gone") == "rpc error: code = Unavailable desc = gone"

@@ -70,13 +70,15 @@ def main(directory: Path) -> None:
         GetInfo=(lambda *_: info, dra.InfoRequest),
         NotifyRegistrationStatus=(lambda *_: dra.RegistrationStatusResponse(), dra.RegistrationStatus),
     )
+    servers = []
     for socket, name, handlers in ((endpoint, SERVICES[V1], served), (registration, REGISTRATION, registers)):
         socket.parent.mkdir(parents=True, exist_ok=True)
         server = grpc.server(ThreadPoolExecutor(4))
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(name, handlers)])
         server.add_insecure_port(f"unix:{socket}")
         server.start()
-    server.wait_for_termination()
+        servers.append(server)
+    servers[0].wait_for_termination()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from types import NoneType
 from typing import Any, Final, Self
 
@@ -44,8 +45,17 @@ def dial_problem(host: str, port: int | str, error: OSError) -> str:
     return f"{place}: connect: {os.strerror(number).lower()}" if number > 0 else f"{place}: {error}"
 
 
+_NOT_DIALED = re.compile(
+    r"failed to connect to all addresses; last error: \w+: unix:(?P<path>.+): connect failed: .+ error: (?P<why>.+)"
+)
+"""What gRPC's C library says of a socket to which there is no connection."""
+
+
 def rpc_error(code: str, details: str) -> str:
     """Print the error of a gRPC call, by the name of its status as gRPC writes it, as its Go client does."""
+    if found := _NOT_DIALED.fullmatch(details):
+        problem = f"transport: Error while dialing: dial unix {found['path']}: connect: {found['why'].lower()}"
+        details = f'connection error: desc = "{problem}"'
     name = "Canceled" if code == "CANCELLED" else "".join(word.capitalize() for word in code.split("_"))
     return f"rpc error: code = {name} desc = {details}"
 

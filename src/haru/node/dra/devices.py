@@ -1,6 +1,7 @@
 """The interface to whatever prepares devices, and a node without devices.
 
-A pod's devices are prepared before its first container is made, and given back after its last one ended.
+A pod's devices are prepared before its first container is made, and given back after its last one ended, before its
+status says so.
 """
 
 from __future__ import annotations

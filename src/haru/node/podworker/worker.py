@@ -125,7 +125,7 @@ class PodWorker:
                 try:
                     wait = await self._sync()
                     self._backoff.reset()
-                except (CriError, CgroupError, OSError, StatusError) as error:
+                except (CriError, CgroupError, DevicesError, OSError, StatusError) as error:
                     _log.warning("pod %s: %s", self._where(), error)
                     wait = self._backoff.next()
                 except Exception:
@@ -326,7 +326,11 @@ class PodWorker:
         return DownwardFacts(addresses, pod_ips(pod, seen, addresses), self._context.allocatable)
 
     async def _write_status(self, pod: Obj, seen: SeenPod) -> Obj:
-        """Write the status if it has changed; the pod as it is then."""
+        """Write the status if it has changed; the pod as it is then. Raises `DevicesError` if it holds devices still.
+
+        Where a pod has ended its claims may be given to others at once: its devices go back before it is told.
+        """
+        kept = await self._give_back_devices() if self._end.is_over and not seen.runs else None
         known = StatusInputs(
             runtime=self._context.runtime_info.name,
             reasons=dict(self._starts.reasons),
@@ -340,6 +344,7 @@ class PodWorker:
             level=self._resizer.level(pod),
             resizes=self._resizer.conditions,
             recursive_read_only=self._context.runtime_info.has_recursive_read_only,
+            holds_devices=kept is not None,
         )
         try:
             answer = await self._status_manager.update(pod, seen, known)
@@ -349,12 +354,20 @@ class PodWorker:
             # A container was told as ended by mistake. It runs all the same, and its end can be told again.
             _log.warning("pod %s: %s", self._where(), error)
             return pod
-        if answer is None:
-            return pod
-        if self.pod is pod:
-            self.pod = answer
-        self._written(answer)
-        return answer
+        if answer is not None:
+            if self.pod is pod:
+                self.pod = answer
+            self._written(answer)
+        if kept is not None:
+            raise kept
+        return answer or pod
+
+    async def _give_back_devices(self) -> DevicesError | None:
+        try:
+            await self._context.devices.unprepare(self.uid)
+        except DevicesError as error:
+            return error
+        return None
 
     def _where(self) -> str:
         if self.pod is None:

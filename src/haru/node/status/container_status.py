@@ -62,6 +62,8 @@ class StatusInputs:
     """The part of the pod's status that says what it was allocated, and has, as a whole."""
     resizes: Sequence[tuple[str, str, str]] = ()
     """Conditions about a resize that are true: type, reason, message."""
+    holds_devices: bool = False
+    """Its devices could not be given back yet: until then it has not ended."""
     recursive_read_only: bool = False
     """Whether the runtime mounts what is below a volume read-only, too."""
 

@@ -96,8 +96,8 @@ def _phase(pod: Obj, init: Sequence[Obj], main: Sequence[Obj], seen: SeenPod, kn
     before = (pod.get("status") or {}).get("phase") or "Pending"
     if before in TERMINAL:
         return str(before)
-    if known.is_over and seen.runs:
-        # Nobody may take a pod for ended while a process of it runs.
+    if known.is_over and (seen.runs or known.holds_devices):
+        # Nobody may take a pod for ended while a process of it runs, or its devices for free.
         return str(before)
     if known.failure is not None:
         return "Failed"
