@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import os
 from pathlib import Path
 
@@ -29,6 +30,8 @@ def write_whole(path: Path, data: bytes | str, mode: int = 0o600, *, parents: bo
     Only the owner can read the file, unless `mode` says otherwise. With `parents` its directory is made if it is not
     there. Raises OSError; then the old content is still there.
     """
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if parents:
         path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.new")

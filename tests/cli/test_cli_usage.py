@@ -30,6 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "broken.yaml").write_text("a: [1\nb: 2\n")
     (tmp_path / "twice.txt").write_text("a: 1\na: 2\n")
     (tmp_path / "latin.yml").write_bytes(b"a: \xe9\n")
+    (tmp_path / "empty").touch()
     (tmp_path / "node").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
     (tmp_path / "kubeconfig").write_text(
         "apiVersion: v1\nkind: Config\nclusters: []\ncontexts: []\nusers: []\ncurrent-context: ''\n"
@@ -91,6 +92,10 @@ CASES: list[tuple[list[str], list[str]]] = [
     (["explain", "pod/a", "--kubeconfig", "."], [".: Is a directory"]),
     (["simulate", "-f", "node", "--seed", "a"], ['--seed: Invalid value: "a": write a whole number']),
     (["stress", "--plan", "--drain", "long"], ['--drain: Invalid value: "long": write a number']),
+    (["stress", "--plan", "--duration", "nan"], ['--duration: Invalid value: "nan": write a number']),
+    (["stress", "--plan", "--fit-grace", "-1"], ['--fit-grace: Invalid value: "-1": write a number']),
+    (["stress", "--plan", "--max-pods", "0"], ['--max-pods: Invalid value: "0": write a number, at least 1']),
+    (["top", "--since", "1h", "--history", "empty"], ["empty: no such table", "is it a usage history?"]),
     (["explain", "serve", "--bind-address", "é"], ['--bind-address: Invalid value: "é": write an IP address']),
     (["scheduler", "--bind-address", "lab"], ['--bind-address: Invalid value: "lab": write an IP address']),
     (["dashboard", "--bind-address", "lab"], ['--bind-address: Invalid value: "lab": write an IP address']),
@@ -106,6 +111,7 @@ CASES: list[tuple[list[str], list[str]]] = [
         ["up", "--ephemeral", "--listen", "127.0.0.1:0", "--card-prices", "latin.yml"],
         ["--card-prices: latin.yml: this is no UTF"],
     ),
+    (["capture", "-f", "node", "--write", ""], ["--write: .: Is a directory"]),
     (["explain", "pod/a", "--namespac", "x"], ["--namespac", "did you mean --namespace?"]),
     (["up", "--profile"], ["--profile", "argument"]),
     (["up", "--profile", "dgx:x"], ["--profile", "dgx:x", "NAME:COUNT"]),

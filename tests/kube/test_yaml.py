@@ -146,7 +146,9 @@ def test_pyyaml_is_imported_on_first_use_only() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("text", ["[" * 200_000, "{a: " * 200_000, "- " * 200_000, "? " * 50_000])
+@pytest.mark.parametrize(
+    "text", ["[" * 200_000, "{a: " * 200_000, '{"a":' * 200_000 + "1" + "}" * 200_000, "- " * 200_000, "? " * 50_000]
+)
 def test_deep_nesting_is_refused_before_the_parser_recurses(text: str) -> None:
     with pytest.raises(yaml.YamlError, match="exceeded max depth"):
         yaml.load_all(text)

@@ -228,7 +228,7 @@ def _read(path: Path, ask: Callable[[sqlite3.Connection], T]) -> T:
             time.sleep(0.1)
         except sqlite3.Error as error:
             raise HistoryError(f"{file}: {error}: it is no usage history") from error
-    raise HistoryError(f"{file}: {last}")
+    raise HistoryError(f"{file}: {last}: is it a usage history?")
 
 
 def _check(database: sqlite3.Connection, path: Path) -> None:

@@ -128,7 +128,7 @@ def _nvidia(flags: argparse.Namespace) -> int:
     for xid in xids:
         if not xid.isdigit():
             raise UsageError(f'--ignore-xids: "{xid}": write numbers, separated by commas')
-    if flags.usage_seconds < 0:
+    if not flags.usage_seconds >= 0:
         raise UsageError(f"--usage-seconds: {flags.usage_seconds:g}: write 0 or more")
     options = NvidiaOptions(
         flags.node,

@@ -142,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         open_files.flush_or_discard()
         about = f": {error.filename}" if error.filename else ""
-        print(f"haru {command}{about}: {error.strerror}", file=sys.stderr)
+        print(f"{f'haru {command}'.rstrip()}{about}: {error.strerror}", file=sys.stderr)
         return 2
     return status
 

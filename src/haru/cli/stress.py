@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from haru.cli.audit_flags import count
 from haru.cli.connection import add_connection_arguments, connect, told_as_usage
 from haru.cli.main import UsageError
 from haru.event_loop import cancelled
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="runs, one after another, of the seed and the following ones (default 1)",
     )
     local.add_argument(
-        "--fault-interval", type=float, default=6.0, metavar="SECONDS", help="mean time between faults (default 6)"
+        "--fault-interval", type=_seconds, default=6.0, metavar="SECONDS", help="mean time between faults (default 6)"
     )
     local.add_argument(
         "--profile", default=_LOCAL_PROFILES, metavar="NAME:COUNT,…", help=f"its nodes (default {_LOCAL_PROFILES})"
@@ -82,6 +83,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-v", "--verbose", action="count", default=0, help="more log messages; repeat for more")
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a number of seconds, 0 or more')
+    return seconds
+
+
 def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     plan = parser.add_argument_group("plan")
     plan.add_argument(
@@ -89,7 +100,7 @@ def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     )
     plan.add_argument("--units", type=int, default=60, metavar="N", help="works to create (default 60)")
     plan.add_argument(
-        "--duration", type=float, default=60.0, metavar="SECONDS", help="time in which they are created (default 60)"
+        "--duration", type=_seconds, default=60.0, metavar="SECONDS", help="time in which they are created (default 60)"
     )
     plan.add_argument("--gang-size", type=int, default=8, metavar="N", help="largest gang (default 8)")
     plan.add_argument("--devices", type=int, default=4, metavar="N", help="most devices of one claim (default 4)")
@@ -99,9 +110,9 @@ def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="what to try: gangs, claims, pods, churn, preemption (default: all but preemption)",
     )
-    plan.add_argument("--max-pods", type=int, default=200, metavar="N", help="most pods at once (default 200)")
+    plan.add_argument("--max-pods", type=count, default=200, metavar="N", help="most pods at once (default 200)")
     plan.add_argument(
-        "--drain", type=float, default=120.0, metavar="SECONDS", help="time for the last works (default 120)"
+        "--drain", type=_seconds, default=120.0, metavar="SECONDS", help="time for the last works (default 120)"
     )
     for name, default, told in (
         ("gang", 15.0, "a gang may be bound in part"),
@@ -111,7 +122,7 @@ def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         plan.add_argument(
             f"--{name}-grace",
-            type=float,
+            type=_seconds,
             default=default,
             metavar="SECONDS",
             help=f"how long {told} (default {default:g})",

@@ -93,6 +93,8 @@ def _documents(text: str, repeated: list[Repeated] | None = None) -> list[Any]:
     if text.lstrip()[:1] == "{":
         try:
             return [json.loads(text, parse_float=_finite)]
+        except RecursionError:
+            raise YamlError(_TOO_DEEP) from None
         except ValueError:
             pass  # a flow mapping, or several documents: YAML after all
     import yaml
