@@ -15,7 +15,9 @@ import pytest
 
 import haru
 from haru.api.cluster_reader import finished
+from haru.api.connection import told_as_cluster_error
 from haru.cli.main import main
+from haru.kube.errors import unauthorized_error
 from haru.kube.yaml import dump_all
 
 Obj = dict[str, Any]
@@ -298,3 +300,13 @@ def test_answer_that_would_be_empty_for_want_of_rights_is_none() -> None:
         ask(haru.Snapshot([], refused=["Deployment"]))
         with pytest.raises(haru.InputError, match=f"cannot be told: not allowed to read {kind} objects"):
             ask(haru.Snapshot([], refused=["Deployment", kind]))
+
+
+def test_refused_credentials_are_told_with_the_server_and_what_may_be_wrong() -> None:
+    class Client:
+        server = "https://lab:6443"
+
+    client: Any = Client()
+    with pytest.raises(haru.ClusterError, match="https://lab:6443: Unauthorized: .* have they expired"):
+        with told_as_cluster_error(client):
+            raise unauthorized_error()

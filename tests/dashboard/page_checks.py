@@ -33,6 +33,10 @@ COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}
 """axe-core's default rules about colours, which are all that another colour scheme has to do with."""
 
 
+_CUT = "names => names.filter(name => name.scrollWidth > name.clientWidth).map(name => name.innerText)"
+"""The names of a timeline that are not shown whole: those of nodes differ at their ends."""
+
+
 def shown(page: Any, path: str) -> None:
     """Go to a page, and wait until it is live if it is one that is."""
     page.goto(path)
@@ -48,6 +52,7 @@ def too_wide(page: Any, widths: Sequence[int]) -> list[str]:
         wide = page.evaluate("document.documentElement.scrollWidth")
         if wide > width:
             found.append(f"{wide} px wide at {width} px")
+        found += [f"cut at {width} px: {name}" for name in page.locator(".row .name").evaluate_all(_CUT)]
     return found
 
 

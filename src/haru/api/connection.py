@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
 
 from haru.client.api import ApiClient
@@ -83,6 +84,9 @@ def told_as_cluster_error(client: ApiClient) -> Iterator[None]:
     try:
         yield
     except StatusError as error:
+        if error.code == HTTPStatus.UNAUTHORIZED:
+            what = "Unauthorized: the server does not accept the credentials of the kubeconfig; have they expired?"
+            raise ClusterError(f"{client.server}: {what}") from error
         raise ClusterError(error.message) from error
     except OSError as error:
         raise ClusterError(f"{client.server} cannot be reached: {error}") from error
