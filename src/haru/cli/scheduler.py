@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from haru.cli.component_flags import add_component_arguments, parse_gates
 from haru.cli.main import UsageError
+from haru.cli.serving_flags import scheduler_name
 
 if TYPE_CHECKING:
     from haru.engine.state import Partition
@@ -24,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_component_arguments(parser, 10259)
     parser.add_argument(
         "--scheduler-name",
+        type=scheduler_name,
         action="append",
         metavar="NAME",
         help="schedulerName to serve (default haru); may be repeated",

@@ -113,6 +113,13 @@ def port_number(text: str) -> int:
     return int(text)
 
 
+def scheduler_name(text: str) -> str:
+    """A schedulerName to serve, for argparse: an empty one is that of no pod."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write the schedulerName of pods')
+    return text
+
+
 def ip_address(text: str) -> str:
     """An address to listen on, for argparse; a host name may be several."""
     import ipaddress

@@ -21,6 +21,7 @@ from haru.cli.scheduler import (
     add_publishing_arguments,
 )
 from haru.cli.security_flags import add_security_arguments, security_of
+from haru.cli.serving_flags import scheduler_name
 from haru.cli.token_flags import add_token_arguments, token_files_of
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     scheduler = parser.add_mutually_exclusive_group()
     scheduler.add_argument(
         "--scheduler-name",
+        type=scheduler_name,
         action="append",
         metavar="NAME",
         help="schedulerName to serve (default default-scheduler); may be repeated",

@@ -16,19 +16,16 @@ def read_prices(file: Path | None, flag: str) -> Prices | None:
     """Read a price list; None without a file. OptionError says what is wrong with it."""
     if file is None:
         return None
-    import yaml
-
     from haru.dashboard.views.prices import prices_of
+    from haru.kube.yaml import load
 
     try:
-        text = text_of(file.read_bytes())
+        found = load(text_of(file.read_bytes()))
     except OSError as error:
         raise OptionError(f"{flag}: {file}: {error.strerror}; name a file that can be read") from error
     except ValueError as error:
         raise OptionError(f"{flag}: {file}: {error}") from error
     try:
-        return prices_of(yaml.safe_load(text), f"{flag}: {file}")
-    except yaml.YAMLError as error:
-        raise OptionError(f"{flag}: {file}: it is not YAML: {error}") from error
+        return prices_of(found, f"{flag}: {file}")
     except ValueError as error:
         raise OptionError(str(error)) from error
