@@ -37,6 +37,7 @@ from haru.engine.podgroup.filter_node import (
     FilterPlan,
     allocate_on,
     filters_for_all_passes,
+    not_named,
     preference,
     unavailable,
 )
@@ -295,6 +296,9 @@ class FilterResultCache:
                 self.filter_node(feasibility, pod, demand, node)
 
     def _filter_all(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> None:
+        if feasibility.plan.names is not None:
+            self._filter_named(feasibility, pod, demand, feasibility.plan.names)
+            return
         if self._can_filter_classes(feasibility, demand) and self._filter_classes(feasibility, pod, demand):
             return
         if self._devices is not None:
@@ -302,6 +306,23 @@ class FilterResultCache:
         for _, node in self._overlay.present_nodes():
             if node is not None:
                 self.filter_node(feasibility, pod, demand, node)
+
+    def _filter_named(
+        self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, names: Collection[str]
+    ) -> None:
+        """Filter the nodes that the pod names; all others share one refusal, which is copied as a whole."""
+        snapshot, plugin = self._overlay.snapshot, feasibility.plan.plugins[0]
+
+        def refused() -> tuple[object, dict[str, Sequence[FilterFailure]]]:
+            failures = not_named(plugin)
+            # With the names, whose identity is the key.
+            return snapshot.node_names, {name: failures for name, node in snapshot.present_nodes if node is not None}
+
+        key = plugin, id(snapshot.node_names)
+        feasibility.refusals = self._cache.get_or_compute("not named", key, refused, _MAX_PROFILES)[1].copy()
+        for name in sorted(names):
+            if feasibility.refusals.pop(name, None) is not None:
+                self.filter_node(feasibility, pod, demand, self._overlay.node(name))
 
     def _with_device_changes(
         self, feasibility: NodeFeasibility, demand: DeviceDemand, changed: set[str] | None

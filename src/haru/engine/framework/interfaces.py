@@ -78,10 +78,10 @@ class FilterRequest:
 
 
 class PreFilterResult(NamedTuple):
-    """Why no node can take the pod, and the filter for nodes that the pod's spec leaves out by name."""
+    """Why no node can take the pod, and the nodes that its spec names, if it does: no other one is filtered."""
 
     rejection: FilterFailure | None = None
-    nodes: NodeFilter | None = None
+    nodes: frozenset[str] | None = None
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 
 from haru.engine.dra.allocator.allocation import CANNOT_ALLOCATE, DoesNotFit, allocate
 from haru.engine.dra.model.claims import Claim, decode_claims
@@ -35,13 +35,15 @@ class FilterPlan:
     """Hold the filters for one pod, and the reason why no node can take it (`rejection`).
 
     `general`: the filters answer alike for nodes of one class (`Snapshot.node_classes`). `plugins`: whose each filter
-    is. `ends`: how many checks each filter ended, and how many passed all; only metrics read it.
+    is. `names`: the nodes that the pod's spec names, if it does; the first filter refuses all others. `ends`: how many
+    checks each filter ended, and how many passed all; only metrics read it.
     """
 
     rejection: FilterFailure | None
     filters: tuple[NodeFilter, ...]
     general: bool = False
     plugins: tuple[str, ...] = ()
+    names: frozenset[str] | None = None
     ends: list[int] = field(default_factory=list, compare=False, repr=False)
 
     def check(self, node: NodeInfo) -> Sequence[FilterFailure]:
@@ -82,11 +84,13 @@ def make_filter_plan(request: FilterRequest) -> FilterPlan:
     plugins: list[str] = []
     rejection: FilterFailure | None = None
     general = True
+    names: frozenset[str] | None = None
     for plugin in PRE_FILTER_PLUGINS:
         if plugin.name in profile.filters and rejection is None:
             rejection, nodes = plugin.pre_filter(request)
             if nodes is not None:
-                made.append(nodes)
+                names = nodes if names is None else names & nodes
+                made.append(_only(nodes, plugin.name))
                 plugins.append(plugin.name)
                 general = False
     for filter_plugin in FILTER_PLUGINS:
@@ -95,7 +99,19 @@ def make_filter_plan(request: FilterRequest) -> FilterPlan:
             made += filters
             plugins += [filter_plugin.name] * len(filters)
             general = general and (filter_plugin.general or not filters)
-    return FilterPlan(rejection, tuple(made), general=general, plugins=tuple(plugins), ends=[0] * (len(made) + 1))
+    ends = [0] * (len(made) + 1)
+    return FilterPlan(rejection, tuple(made), general=general, plugins=tuple(plugins), names=names, ends=ends)
+
+
+@cache
+def not_named(plugin: str) -> tuple[FilterFailure]:
+    """Return the refusal of all nodes that a pod's spec does not name, as a plugin's PreFilter found."""
+    return (refuse(plugin, "NodeAffinityMismatch", f"node(s) didn't satisfy plugin(s) [{plugin}]"),)
+
+
+def _only(names: frozenset[str], plugin: str) -> NodeFilter:
+    failure = not_named(plugin)
+    return lambda node: PASS if node.name in names else failure
 
 
 class Decoder:

@@ -82,6 +82,7 @@ class SchedulerCache:
         self._assumed_pods: dict[str, tuple[str, tuple[Obj, ...]]] = {}
         self._node_names: list[str] = []
         """The names of nodes that are present, sorted."""
+        self._kept_node_names: tuple[str, ...] | None = None
         self._version = 0
         self._reservation: BackfillReservation | None = None
         self._snapshot: Snapshot | None = None
@@ -158,7 +159,7 @@ class SchedulerCache:
             self._snapshot = Snapshot(
                 version=self._version,
                 nodes=state.nodes.freeze(),
-                node_names=tuple(self._node_names),
+                node_names=self._all_node_names(),
                 pods=pods,
                 claims=claims,
                 others={kind: objects.freeze() for kind, objects in self._others.items()},
@@ -292,11 +293,18 @@ class SchedulerCache:
 
     # Nodes
 
+    def _all_node_names(self) -> tuple[str, ...]:
+        """Return the names of nodes that are present: the same object as long as they are the same."""
+        if self._kept_node_names is None:
+            self._kept_node_names = tuple(self._node_names)
+        return self._kept_node_names
+
     def _apply_node(self, obj: Obj) -> None:
         spec = NodeSpec.of(obj, self._ids)
         current = self._state.nodes.get(spec.name)
         if current is None or not current.present:
             insort(self._node_names, spec.name)
+            self._kept_node_names = None
         self._state.nodes[spec.name] = (current or NodeInfo.empty(spec.name, ids=self._ids)).with_spec(spec)
 
     def _remove_node(self, obj: Obj) -> None:
@@ -306,6 +314,7 @@ class SchedulerCache:
             return
         if current.present:
             del self._node_names[bisect_left(self._node_names, name)]
+            self._kept_node_names = None
         if current.pods:
             self._state.nodes[name] = current.with_spec(None)
         else:

@@ -13,7 +13,6 @@ from haru.engine.framework.arguments import Arguments
 from haru.engine.framework.cluster_event import ClusterEvent
 from haru.engine.framework.interfaces import (
     PASS,
-    FilterFailure,
     FilterRequest,
     NodeFilter,
     NodeScorer,
@@ -68,22 +67,6 @@ def names_nodes(pod: PodInfo) -> bool:
     return _names(pod) is not None
 
 
-def named_nodes(pod: PodInfo) -> NodeFilter | None:
-    """Refuse the nodes that a pod's required node affinity does not name; None if it names none."""
-    names = _names(pod)
-    if not names:
-        return None
-    failure = (refuse("NodeAffinity", "NodeAffinityMismatch", "node(s) didn't satisfy plugin(s) [NodeAffinity]"),)
-    return lambda node: PASS if node.name in names else failure
-
-
-def conflicting_names(pod: PodInfo) -> FilterFailure | None:
-    """Reject a pod whose affinity terms name nodes that exclude each other."""
-    if _names(pod) != frozenset():
-        return None
-    return refuse("NodeAffinity", "NodeAffinityMismatch", "pod affinity terms conflict")
-
-
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -130,7 +113,10 @@ class NodeAffinity:
 
     def pre_filter(self, request: FilterRequest) -> PreFilterResult:
         """Reject a pod whose terms name different nodes; leave out the nodes that it does not name."""
-        return PreFilterResult(conflicting_names(request.pod), named_nodes(request.pod))
+        names = _names(request.pod)
+        if names == frozenset():
+            return PreFilterResult(refuse(self.name, "NodeAffinityMismatch", "pod affinity terms conflict"))
+        return PreFilterResult(nodes=names)
 
     def filters(self, request: FilterRequest) -> Sequence[NodeFilter | None]:
         """Make the filters for the profile's affinity and the pod's own."""
