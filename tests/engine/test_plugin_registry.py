@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from engine_objects import decide_all, node, pod
 
 from haru.engine.framework.cluster_event import NODE_UPDATES, ClusterEvent
 from haru.engine.framework.default_plugins import DEFAULT_PLUGINS, FILTERS, WEIGHTS
@@ -19,6 +20,17 @@ VOLUMES = {"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZon
 def test_every_default_filter_is_registered_in_the_order_of_the_table() -> None:
     expected = [p.name for p in DEFAULT_PLUGINS if p.name in FILTERS - FOLLOWS_PLACEMENTS]
     assert [plugin.name for plugin in FILTER_PLUGINS] == [*PARTITION, *expected]
+
+
+def test_features_that_a_node_lacks_are_told_last() -> None:
+    """As in kube-scheduler 1.36, where the plugin comes after all others that filter."""
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
+    waiting = pod("p", cpu="9")
+    waiting["spec"]["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+    assert decide_all([node("n"), waiting]).message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    small = pod("p", cpu="1")
+    small["spec"]["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+    assert "1 node(s) didn't match Pod's required features" in decide_all([node("n"), small]).message
 
 
 def test_every_weighted_score_is_registered_and_dynamic_resources_is_first() -> None:

@@ -41,7 +41,6 @@ PLUGINS: tuple[Plugin, ...] = (
     NodeName(),
     TaintToleration(),
     NodeAffinity(),
-    NodeDeclaredFeatures(),
     NodePorts(),
     NodeResourcesFit(),
     VolumeRestrictions(),
@@ -51,10 +50,11 @@ PLUGINS: tuple[Plugin, ...] = (
     PodTopologySpread(),
     InterPodAffinity(),
     DYNAMIC_RESOURCES,
-    GangScheduling(),
     DefaultPreemption(),
     NodeResourcesBalancedAllocation(),
     ImageLocality(),
+    NodeDeclaredFeatures(),
+    GangScheduling(),
     HaruExpected(),
 )
 PRE_FILTER_PLUGINS = tuple(plugin for plugin in PLUGINS if isinstance(plugin, PreFilterPlugin))
