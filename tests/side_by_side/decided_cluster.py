@@ -16,7 +16,8 @@ from typing import Any
 
 from decision_verdicts import devices_of
 from manifests import NAMESPACE, Obj, obj
-from random_clusters import PRIORITIES
+from random_clusters import OVERHEAD, PRIORITIES
+from random_volumes import BOUND, provisioned, reference
 from random_work import claims_of
 
 from haru.client.api import ApiClient
@@ -26,15 +27,19 @@ from haru.kube.kinds import Kind, known_kind
 KINDS: Mapping[str, Kind] = {
     kind: known_kind(version, kind)
     for version, kinds in {
-        "v1": ("Pod", "Node", "Namespace", "ResourceQuota"),
+        "v1": ("Pod", "Node", "Namespace", "ResourceQuota", "PersistentVolumeClaim", "PersistentVolume"),
         "resource.k8s.io/v1": ("ResourceClaim", "ResourceSlice", "DeviceClass", "ResourceClaimTemplate"),
         "scheduling.k8s.io/v1alpha2": ("PodGroup",),
         "scheduling.k8s.io/v1": ("PriorityClass",),
         "policy/v1": ("PodDisruptionBudget",),
+        "node.k8s.io/v1": ("RuntimeClass",),
+        "storage.k8s.io/v1": ("StorageClass", "CSINode", "CSIDriver", "CSIStorageCapacity"),
     }.items()
     for kind in kinds
 }
-_LASTING = ("Namespace", "PriorityClass")
+_LASTING = ("Namespace", "PriorityClass", "RuntimeClass")
+_KEPT = ("ResourceClaim", "PodGroup", "PersistentVolumeClaim", "PersistentVolume")
+"""Kinds with finalizers."""
 SEEN_SECONDS, SETTLED_SECONDS, MOST_SECONDS = 0.15, 0.4, 8.0
 """Until a scheduler has been told of an object; without a change; and until it has surely decided."""
 _QUOTA = re.compile(r"(?:exceeded|failed) quota: ([^:,]+)")
@@ -67,6 +72,7 @@ class DecidedCluster:
         """Make what every seed needs."""
         label = {"resource.kubernetes.io/admin-access": "true"}
         classes = [obj("scheduling.k8s.io/v1", "PriorityClass", name, **spec) for name, spec in PRIORITIES.items()]
+        classes.append(obj("node.k8s.io/v1", "RuntimeClass", "heavy", handler="heavy", **OVERHEAD))
         account = known_kind("v1", "ServiceAccount")
         for api in filter(None, (self._api, self._mirror)):
             for one in (obj("v1", "Namespace", NAMESPACE, labels=label), *classes):
@@ -139,6 +145,24 @@ class DecidedCluster:
                 with suppress(StatusError):
                     await self._api.patch(KINDS["ResourceClaim"], name_of(claim), body, NAMESPACE, "merge", "status")
 
+    async def bind_volumes(self) -> None:
+        """Do what the controller of volumes and the driver do: bind what names each other, make what has a node."""
+        waiting = [one for one in await self.listed("PersistentVolumeClaim") if not one["spec"].get("volumeName")]
+        volumes = await self.listed("PersistentVolume") if waiting else []
+        for claim in waiting:
+            named = (one for one in volumes if (one["spec"].get("claimRef") or {}).get("name") == name_of(claim))
+            volume = next(named, None)
+            if not volume and "volume.kubernetes.io/selected-node" in (claim["metadata"].get("annotations") or {}):
+                volume = provisioned(claim)
+                await self._api.create(KINDS["PersistentVolume"], volume)
+            if volume:
+                whose = {"spec": {"claimRef": reference(name_of(claim), claim["metadata"]["uid"])}}
+                await self._api.patch(KINDS["PersistentVolume"], name_of(volume), whose, "")
+                body = {"spec": {"volumeName": name_of(volume)}, "metadata": {"annotations": BOUND}}
+                for part, one in (("", body), ("status", {"status": {"phase": "Bound"}})):
+                    kind = KINDS["PersistentVolumeClaim"]
+                    await self._api.patch(kind, name_of(claim), one, NAMESPACE, "merge", part)
+
     async def run(self, pods: Sequence[Obj], number: int) -> None:
         """Say that bound pods run, as a kubelet does: who has run for longer is the last to be a victim."""
         for index, pod in enumerate(pods):
@@ -188,7 +212,7 @@ class DecidedCluster:
             now = time.monotonic()
             if state != last:
                 last, seen = state, now
-            done = all(one["spec"].get("nodeName") or condition(one).get("status") == "False" for one in mine)
+            done = all(one["spec"].get("nodeName") or _is_refused(one, since) for one in mine)
             quiet = SETTLED_SECONDS
             if since is not None and all(_told(one) == _told(since[name_of(one)]) for one in mine):
                 quiet = 2.5  # longer than the first backoff
@@ -199,6 +223,7 @@ class DecidedCluster:
     async def _looks(self) -> AsyncIterator[dict[str, Obj]]:
         while True:
             await self.attach()
+            await self.bind_volumes()
             yield {name_of(one): one for one in await self.listed("Pod")}
             await asyncio.sleep(0.05)
 
@@ -207,6 +232,13 @@ def alike(refused: Sequence[str]) -> bool:
     """Whether refusals are the same, or name different quotas: where several are exceeded, kube-apiserver names any."""
     quotas = {found[1] if (found := _QUOTA.search(text)) else "" for text in refused}
     return len(set(refused)) == 1 or (len(quotas) == len(refused) and "" not in quotas)
+
+
+def _is_refused(pod: Obj, since: Mapping[str, Obj] | None) -> bool:
+    """Whether a pod has a refusal. One that is nominated and has no other than before is being bound."""
+    if since and pod["status"].get("nominatedNodeName") and condition(pod) == condition(since[name_of(pod)]):
+        return False
+    return condition(pod).get("status") == "False"
 
 
 def _told(pod: Obj) -> list[Any]:
@@ -255,7 +287,7 @@ async def _created(api: ApiClient, given: Obj) -> Obj | StatusError:
 async def _deleted(api: ApiClient, one: Obj) -> None:
     """Without waiting for anybody: finalizers are taken away before and after."""
     kind, name = KINDS[one["kind"]], name_of(one)
-    keeps = kind.kind in ("ResourceClaim", "PodGroup")
+    keeps = kind.kind in _KEPT
     for again in range(2 if keeps else 1):
         with suppress(StatusError):
             if keeps:

@@ -87,12 +87,18 @@ class Play:
         self._refused: Decision | None = None
         """Of the last unit, while it waits."""
         self._templates: dict[str, Obj] = {}
+        self._claims: list[str] = []
+        """Those of the last unit."""
 
     async def steps(self) -> AsyncIterator[Step]:
         """Make the cluster, and take its steps."""
         for one in [*self._draw.quotas(), *self._draw.nodes(), *self._draw.devices()]:
             await self._cluster.create(one)
+        for one in self._work.volumes.offered():
+            await self._cluster.create(one)
         for one in self._draw.running(lambda: self._work.spec(bound=True)):
+            for volume in self._work.volumes.drained():
+                await self._cluster.create(volume)
             await self._cluster.create(one)
         await asyncio.sleep(0.4)
         for number in range(STEPS):
@@ -117,8 +123,8 @@ class Play:
 
     async def _arrive(self, unit: Unit, what: str) -> Step | None:
         before = await self._cluster.world()
-        first = [*unit.templates, *unit.claims, *([unit.group] if unit.group else [])]
-        if await self._created(first) is None:
+        first = await self._created([*unit.templates, *unit.claims])
+        if first is None:
             return None
         if unit.templates:
             self._templates = {name_of(one): one for one in unit.templates}
@@ -127,14 +133,19 @@ class Play:
         if not pods or not await self._cluster.make_claims(pods, self._templates):
             await self._cluster.end(pods or [], frees=True)
             return None
+        # The group comes last: a scheduler would decide a gang as soon as its quorum is there.
+        if unit.group and await self._created([unit.group]) is None:
+            return None
         self._unit, names = unit, [name_of(one) for one in pods]
         after = await self._cluster.decided(names)
         known = {one["metadata"]["uid"] for one in before}
-        new = [_unscheduled(one, names) for one in await self._cluster.world() if one["metadata"]["uid"] not in known]
-        new = [one for one in new if not _is_made_by_scheduler(one)]
+        new = [one for one in await self._cluster.world() if one["metadata"]["uid"] not in known]
+        new = [one for one in new if not _is_made_later(one)]
+        claims = self._claims = [name_of(one) for one in new if one["kind"] == "ResourceClaim"]
+        volumes = {one["metadata"]["uid"]: one for one in first if one["kind"].startswith("PersistentVolume")}
+        new = [volumes.get(one["metadata"]["uid"]) or _unscheduled(one, names, claims) for one in new]
         self._asked = [one for one in new if one["kind"] == "Pod"]
         self._group = next((one for one in new if one["kind"] == "PodGroup"), None)
-        claims = [name_of(one) for one in new if one["kind"] == "ResourceClaim"]
         return await self._judged(what, [*before, *new], before, after, claims)
 
     async def _created(self, given: Sequence[Obj]) -> list[Obj] | None:
@@ -169,10 +180,10 @@ class Play:
         new = None if verb == "delete" else next(
             each for each in await self._cluster.listed(one["kind"]) if name_of(each) == name_of(one)
         )  # fmt: skip
-        objects = [_unscheduled(each, names) for each in (*others, *((new,) if new else ()))]
+        objects = [_unscheduled(each, names, self._claims) for each in (*others, *((new,) if new else ()))]
         self._asked = [each for each in objects if each["kind"] == "Pod" and name_of(each) in names]
-        refused, own = self._refused, _claims_of(names)
-        claims = [name_of(each) for each in objects if each["kind"] == "ResourceClaim" and name_of(each) in own]
+        refused, there = self._refused, {name_of(each) for each in objects if each["kind"] == "ResourceClaim"}
+        claims = [name for name in self._claims if name in there]
         before = [each for each in before if verb != "delete" or _path(each) != _path(one)]
         step = await self._judged(f"step {number}, {verb} {_path(one)}", objects, before, after, claims)
         is_told_again = any(condition(after[name]) != condition(pods[name]) for name in names if name in after)
@@ -202,7 +213,9 @@ class Play:
             for one in before
         )
         bounded = self._group is not None and "schedulingConstraints" in self._group["spec"]
-        differing = differences(seen, expected, self._group is not None, promised, bounded)
+        ending = any(one["kind"] == "Pod" and one["metadata"].get("deletionTimestamp") for one in before)
+        budgeted = ending and any(one["kind"] == "PodDisruptionBudget" for one in before)
+        differing = differences(seen, expected, self._group is not None, promised, bounded, budgeted)
         waits = not any(one.node or one.nominated for one in pods.values())
         self._refused = found[0] if waits and found[0].status == "unschedulable" else None
         if waits and not self._refused:
@@ -216,12 +229,12 @@ def _path(one: Obj) -> str:
     return f"{one['kind']}/{name_of(one)}"
 
 
-def _unscheduled(one: Obj, names: Collection[str]) -> Obj:
+def _unscheduled(one: Obj, names: Collection[str], claims: Collection[str]) -> Obj:
     """An object as it was before the scheduler came by."""
     if one["kind"] == "PodGroup":
         return {**one, "status": {}}
     status = one.get("status") or {}
-    if one["kind"] == "ResourceClaim" and name_of(one) in _claims_of(names):
+    if one["kind"] == "ResourceClaim" and name_of(one) in claims:
         return {**one, "status": {}}
     if one["kind"] != "Pod" or name_of(one) not in names:
         return one
@@ -230,13 +243,11 @@ def _unscheduled(one: Obj, names: Collection[str]) -> Obj:
     return {**one, "spec": spec, "status": {"phase": "Pending", **kept}}
 
 
-def _claims_of(names: Collection[str]) -> set[str]:
-    """The claims that pods of a unit may have of their own: what they name, and what is made for them."""
-    return {f"{name}-{suffix}" for name in names for suffix in ("claim", "c")}
-
-
-def _is_made_by_scheduler(one: Obj) -> bool:
+def _is_made_later(one: Obj) -> bool:
+    """Whether the scheduler made it for extended resources, or the driver of volumes for a claim."""
     notes = one["metadata"].get("annotations") or {}
+    if one["kind"] == "PersistentVolume":
+        return name_of(one).startswith("pvc-")
     return one["kind"] == "ResourceClaim" and "resource.kubernetes.io/extended-resource-claim" in notes
 
 

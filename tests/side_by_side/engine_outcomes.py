@@ -14,7 +14,10 @@ from haru.engine.framework import DEFAULT_PROFILE, PreemptionOptions, SchedulerG
 from haru.kube.gates import FeatureGates
 from haru.scheduler.queue import queueing_hints
 
-GANG_GATES = ("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption", "TopologyAwareWorkloadScheduling")
+GANG_GATES = (
+    *("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption", "TopologyAwareWorkloadScheduling"),
+    "DRAWorkloadResourceClaims",
+)
 GATES = FeatureGates(dict.fromkeys(GANG_GATES, True))
 TIES = 40
 """Decisions with other seeds: enough that each of some equal nodes is chosen once."""

@@ -38,9 +38,21 @@ _POLICIES: list[Obj] = [
     {"default": "1", "validValues": ["1", "2", "4"]},
     {"default": "2", "validRange": {"min": "1", "step": "1"}},
     {"default": "1", "validRange": {"min": "1", "max": "4"}},
+    {"default": "2", "validRange": {"min": "2", "max": "4", "step": "2"}},
 ]
-DIMENSIONS = ("constraints", "devices", "extended", "conditions", "gangs", "templates", "quotas", "changes")
-"""What a cluster may have beside nodes and pods; `extended` and `conditions` are about devices."""
+DIMENSIONS = (
+    *("constraints", "devices", "extended", "conditions", "gangs", "templates", "quotas", "changes"),
+    *("fabric", "errors", "volumes", "kubelets"),
+)
+"""What a cluster may have beside nodes and pods.
+
+`extended`, `conditions`, `fabric` (devices of several nodes, and of several counters) and `errors` (of selectors) are
+about devices; `kubelets` is about what only nodes know: images, features, sizes of pods that differ from their specs.
+"""
+_OF_DEVICES = {"extended", "conditions", "templates", "quotas", "fabric", "errors"}
+FEATURE = "RestartAllContainersOnContainerExits"
+OVERHEAD = {"overhead": {"podFixed": {"cpu": "500m"}}, "scheduling": {"nodeSelector": {"disk": "ssd"}}}
+IMAGES = ("registry.example.com/work:1", "registry.example.com/init:1")
 
 
 class Dice:
@@ -61,7 +73,7 @@ class Dice:
 def drawn_dimensions(random: Random) -> frozenset[str]:
     """The dimensions of a cluster: few at a time, so that a difference has few causes."""
     found = {name for name in DIMENSIONS if random.random() < 0.4}
-    if found & {"extended", "conditions", "templates", "quotas"}:
+    if found & _OF_DEVICES:
         found.add("devices")
     return frozenset(found)
 
@@ -96,6 +108,10 @@ class ClusterDraw:
         made["metadata"]["labels"][HOST] = name
         made["spec"] = {"taints": made["spec"]["taints"], "unschedulable": dice.one_in(8)}
         made["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+        if "kubelets" in self.dimensions:
+            sizes = [(name, dice.pick(0, 5, 300, 900) << 20) for name in IMAGES]
+            made["status"]["images"] = [{"names": [name], "sizeBytes": size} for name, size in sizes if size]
+            made["status"]["declaredFeatures"] = [FEATURE] if dice.one_in(2) else []
         return made
 
     def node_labels(self, number: int) -> dict[str, str]:
@@ -130,15 +146,28 @@ class ClusterDraw:
         for name in self.names:
             yield from self.pool(name, self.dice.random.randrange(5), nodeName=name)
         yield from self.pool(f"{self.prefix}-net", self.dice.pick(0, 0, 1, 2), allNodes=True)
+        if "fabric" in self.dimensions:
+            yield from self.pool(f"{self.prefix}-rack", self.dice.random.randrange(4), nodeSelector=_in_zone("z0"))
+            yield from self.pool(f"{self.prefix}-mix", self.dice.random.randrange(5), perDeviceNodeSelection=True)
+
+    def place(self) -> Obj:
+        """Where a device is, in a pool that leaves it to the device."""
+        one = {"nodeName": self.dice.pick(*self.names)}
+        return self.dice.pick(one, one, {"allNodes": True}, {"nodeSelector": _in_zone(self.dice.pick("z0", "z1"))})
 
     def pool(self, name: str, count: int, **where: Any) -> list[Obj]:
         """A pool of one to three slices; nothing for a count of 0."""
         dice, counted = self.dice, self.dice.one_in(3)
         found = [self.device(f"d{number}", counted) for number in range(count)]
+        if where.get("perDeviceNodeSelection"):
+            found = [one | self.place() for one in found]
         contents: list[tuple[list[Obj], Obj]] = []
         if counted:
-            shared = {"name": "cs", "counters": {"mem": {"value": dice.pick("2", "4")}}}
-            contents.append(([], {"sharedCounters": [shared]}))
+            sets = [{"name": "cs", "counters": {"mem": {"value": dice.pick("2", "4")}}}]
+            if "fabric" in self.dimensions:
+                sets[0]["counters"]["slots"] = {"value": "3"}
+                sets.append({"name": "ds", "counters": {"mem": {"value": dice.pick("2", "3")}}})
+            contents.append(([], {"sharedCounters": sets}))
         halves = (found[:1], found[1:]) if dice.one_in(4) else (found,)
         contents += [(half, where) for half in halves if half]
         if not found:
@@ -164,6 +193,10 @@ class ClusterDraw:
         if counted and dice.one_in(2):
             consumed = {"counterSet": "cs", "counters": {"mem": {"value": dice.pick("1", "2", "3")}}}
             more["consumesCounters"] = [consumed]
+            if "fabric" in self.dimensions:
+                consumed["counters"] |= {"slots": {"value": "1"}} if dice.one_in(2) else {}
+                other = {"counterSet": "ds", "counters": {"mem": {"value": "1"}}}
+                more["consumesCounters"] = dice.pick([consumed], [other], [consumed, other])
         if dice.one_in(6):
             effect = dice.pick("NoSchedule", "NoExecute", "None")
             more["taints"] = [{"key": "broken", "effect": effect}]
@@ -174,6 +207,9 @@ class ClusterDraw:
         if more.get("allowMultipleAllocations"):
             policy = {"requestPolicy": dice.pick(*_POLICIES)} if dice.one_in(2) else {}
             made["capacity"] = {"memory": {"value": dice.pick("4", "8"), **policy}}
+            if "fabric" in self.dimensions and dice.one_in(3):
+                few = {"default": "1", "validValues": ["1", "2"]}
+                made["capacity"]["slots"] = {"value": dice.pick("2", "3"), "requestPolicy": few}
         elif dice.one_in(2):
             made["capacity"] = {"memory": {"value": dice.pick("2", "4")}}
         return made
@@ -192,11 +228,16 @@ class ClusterDraw:
                 made["schedulingGroup"] = {"podGroupName": group}
             made |= {"nodeName": dice.pick(*self.names), "priorityClassName": chosen}
             began = f"2026-01-01T{dice.random.randrange(8, 20):02d}:{number:02d}:00Z"
-            status = {"phase": "Running", "startTime": began}
+            status: Obj = {"phase": "Running", "startTime": began}
+            if "kubelets" in self.dimensions and dice.one_in(2):
+                status |= _resized(
+                    made["containers"][0]["name"], dice.pick("1", "2", "4"), dice.pick("Deferred", "Infeasible")
+                )
             yield obj("v1", "Pod", f"{self.prefix}-r{number}", labels=self.labels(), spec=made, status=status)
         if dice.one_in(4):
             allowed = {"disruptionsAllowed": dice.pick(0, 1), "currentHealthy": 1, "desiredHealthy": 1}
             rule = {"selector": {"matchLabels": self.labels()}, "minAvailable": 1}
+            rule["unhealthyPodEvictionPolicy"] = dice.pick("AlwaysAllow", "IfHealthyBudget")
             yield obj("policy/v1", "PodDisruptionBudget", "b", spec=rule, status={**allowed, "expectedPods": 1})
 
     def _groups(self) -> Iterator[Obj]:
@@ -274,6 +315,19 @@ class ChangeDraw:
         found = [{key: value for key, value in one.items() if key != "taints"} for one in some["spec"]["devices"]]
         found.append(self.cluster.device(f"e{len(found)}", counted=False))
         return {**some, "spec": {**some["spec"], "devices": found}}
+
+
+def _in_zone(zone: str) -> Obj:
+    return {"nodeSelectorTerms": [{"matchExpressions": [expression(ZONE, "In", zone)]}]}
+
+
+def _resized(container: str, cpu: str, why: str) -> Obj:
+    """The status of a pod whose node has not given it what its spec says by now, or will not."""
+    amounts = {"cpu": cpu, "memory": "10Mi"}
+    told = {"name": container, "ready": True, "restartCount": 0, "image": IMAGES[0], "imageID": "x"}
+    told |= {"allocatedResources": amounts, "resources": {"requests": amounts}}
+    pending = {"type": "PodResizePending", "status": "True", "reason": why}
+    return {"containerStatuses": [told], "conditions": [pending]}
 
 
 def selector(dice: Dice, labels: dict[str, str]) -> Obj:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from manifests import DRIVER, HOST, NAMESPACE, ZONE, Obj, exactly, expression, obj
-from random_clusters import BIG, GPU, IMPLICIT, NIC, ClusterDraw, selector
+from random_clusters import BIG, GPU, IMAGES, IMPLICIT, NIC, ClusterDraw, selector
+from random_volumes import VolumeDraw
 
 _REQUIRED, _PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 
@@ -31,6 +32,7 @@ class WorkDraw:
         self._cluster = cluster
         self._dice = cluster.dice
         self._dimensions = cluster.dimensions
+        self.volumes = VolumeDraw(cluster)
 
     def unit(self, number: int) -> Unit:
         """A pod, or a gang of one to three."""
@@ -43,6 +45,7 @@ class WorkDraw:
             made.group = self._group(name, size, chosen)
         draw = self._of_one_kind() if dice.one_in(2) else self._of_many_kinds
         wants_claims = "devices" in self._dimensions and not dice.one_in(4)
+        shared = self._shared(made, name) if wants_claims and made.group and dice.one_in(3) else None
         for index in range(size):
             spec, claim = draw()
             spec["priorityClassName"] = chosen
@@ -50,7 +53,10 @@ class WorkDraw:
                 spec["schedulingGroup"] = {"podGroupName": name}
             if wants_claims:
                 self._claimed(made, f"{name}-{index}", spec, claim)
+            if shared:
+                spec.setdefault("resourceClaims", []).append(shared)
             made.pods.append(obj("v1", "Pod", f"{name}-{index}", labels=self._cluster.labels(), spec=spec))
+        made.claims += self.volumes.drained()
         return made
 
     def again(self, unit: Unit, number: int) -> Unit:
@@ -59,6 +65,15 @@ class WorkDraw:
         for index, pod in enumerate(pods):
             pod["metadata"]["name"] = f"{self._cluster.prefix}-u{number}-{index}"
         return Unit(pods)
+
+    def _shared(self, made: Unit, name: str) -> Obj:
+        """A claim that all members use, and that is perhaps reserved for the group."""
+        assert made.group
+        entry = {"name": "shared", "resourceClaimName": f"{name}-shared"}
+        made.claims.append(obj("resource.k8s.io/v1", "ResourceClaim", f"{name}-shared", spec=self._claim()))
+        if not self._dice.one_in(3):
+            made.group["spec"]["resourceClaims"] = [entry]
+        return entry
 
     def _of_many_kinds(self) -> tuple[Obj, Obj]:
         spec = self.spec()
@@ -85,14 +100,27 @@ class WorkDraw:
     def spec(self, bound: bool = False) -> Obj:
         """The spec of a pod; a bound one has few constraints."""
         requests = {"cpu": self._dice.pick("500m", "1", "1", "2", "3"), "memory": "10Mi"}
-        container = {"name": "main", "image": "registry.example.com/work:1", "resources": {"requests": requests}}
+        container = {"name": "main", "image": IMAGES[0], "resources": {"requests": requests}}
         spec: Obj = {"containers": [container], "terminationGracePeriodSeconds": 30}
         most = 4 if "constraints" in self._dimensions else 2
         if bound:
             most = 2 if self._dice.one_in(3) else 1
         for _ in range(self._dice.random.randrange(most)):
             self._dice.pick(*self._constraints())(spec)
+        if "volumes" in self._dimensions and not self._dice.one_in(4):
+            self.volumes.mount(spec, bound=bound)
+        if "kubelets" in self._dimensions:
+            self._of_kubelets(spec)
         return spec
+
+    def _of_kubelets(self, spec: Obj) -> None:
+        dice = self._dice
+        if dice.one_in(4):
+            spec["runtimeClassName"] = "heavy"
+        if dice.one_in(4):
+            codes = {"operator": "In", "values": [42]}
+            rule = {"action": "RestartAllContainers", "exitCodes": codes}
+            spec["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
 
     def _constraints(self) -> tuple[Callable[[Obj], None], ...]:
         plain = (self._nodes_required, self._pods_required, self._pods_required, self._spread, self._tolerating)
@@ -173,7 +201,7 @@ class WorkDraw:
 
     def _init(self, spec: Obj) -> None:
         more = self._dice.pick({}, {"restartPolicy": "Always"})
-        init = {"name": "init", "image": "registry.example.com/init:1"}
+        init = {"name": "init", "image": IMAGES[1]}
         spec["initContainers"] = [{**init, "resources": {"requests": {"cpu": self._dice.pick("1", "3")}}, **more}]
 
     def _amounts(self, spec: Obj) -> None:
@@ -191,9 +219,9 @@ class WorkDraw:
         for _ in range(dice.pick(1, 1, 2)):
             _ask(spec["containers"][0], dice.pick(GPU, IMPLICIT, BIG), dice.pick("1", "1", "2"))
         if dice.one_in(3):
-            spec["containers"].append(_ask({"name": "second", "image": "registry.example.com/work:1"}, GPU, "1"))
+            spec["containers"].append(_ask({"name": "second", "image": IMAGES[0]}, GPU, "1"))
         if dice.one_in(6):
-            spec["initContainers"] = [_ask({"name": "init", "image": "registry.example.com/init:1"}, GPU, "2")]
+            spec["initContainers"] = [_ask({"name": "init", "image": IMAGES[1]}, GPU, "2")]
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
@@ -219,9 +247,11 @@ class WorkDraw:
         devices: Obj = {"requests": requests}
         if dice.one_in(4):
             kind = dice.pick("matchAttribute", "matchAttribute", "distinctAttribute")
-            devices["constraints"] = [{kind: f"{DRIVER}/{dice.pick('model', 'numa')}"}]
+            devices["constraints"] = [{kind: f"{DRIVER}/{dice.pick('model', 'numa', 'size')}"}]
             if dice.one_in(2):
                 devices["constraints"][0]["requests"] = [dice.pick(*requests)["name"]]
+            if dice.one_in(4):
+                devices["constraints"].append({"matchAttribute": f"{DRIVER}/{dice.pick('model', 'size')}"})
         return {"devices": devices}
 
     def _request(self, name: str, of_several: bool = False) -> Obj:
@@ -237,10 +267,17 @@ class WorkDraw:
             (10, f'"memory" in {own} && {own}.memory.compareTo(quantity("4")) >= 0'),
         )
         selectors = [text for chance, text in texts if dice.one_in(chance)]
+        if "errors" in self._dimensions and dice.one_in(4):
+            at_last = f'device.attributes["{DRIVER}"].numa == {dice.pick(0, 1)}'
+            selectors.append(dice.pick(at_last, at_last, f'{own}.memory.compareTo(quantity("4")) >= 0'))
         if dice.one_in(4):
-            more["tolerations"] = [dice.pick({"operator": "Exists"}, {"key": "broken", "operator": "Exists"})]
+            broken = {"key": "broken", "operator": "Exists"}
+            late = {**broken, "effect": "NoExecute", "tolerationSeconds": 60}
+            more["tolerations"] = [dice.pick({"operator": "Exists"}, broken, late)]
         if dice.one_in(3):
             more["capacity"] = {"requests": {"memory": dice.pick("1", "2", "3", "5")}}
+            if "fabric" in self._dimensions and dice.one_in(3):
+                more["capacity"]["requests"]["slots"] = "1"
         if not of_several and dice.one_in(10):
             more["adminAccess"] = True
         return exactly(name, dice.pick("gpu", "gpu", "gpu", "big"), *selectors, **more)
