@@ -66,6 +66,7 @@ _TEXTS = (
     (re.compile(r"\d+ characters requested"), "N characters requested"),
     (re.compile(r"^\(combined from similar events\): "), ""),
     (re.compile(r"\b10\.213\.\d+\.\d+"), "POD-IP"),
+    (re.compile(r"kubelets-compared-\d+-(kubelet|haru)"), "GROUP"),
     (re.compile(r"(kubelet|haru)-\d+"), "NAMESPACE"),
     (re.compile(r"(available:|was using|below current usage) \(?\d+\w*"), r"\1 AMOUNT"),
 )
