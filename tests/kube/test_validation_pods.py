@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from kube_cases import ALL, DEFAULT, NOW, REMOVE, Obj, pod, problems, put, status_problems, update_problems
 
+from haru.kube.gates import FeatureGates
+
 MAIN = "spec.containers.0"
 
 RICH = pod(
@@ -400,3 +402,24 @@ def test_volume_made_for_a_pod_is_judged_by_the_pods_own_name() -> None:
         named = pod(volumes=[volume])
         named["metadata"]["name"] = name
         assert any("PVC name" in problem for problem in problems(named)) is wrong
+
+
+# -- gates ------------------------------------------------------------------------------------------------------------
+
+
+def test_rule_that_restarts_all_containers_needs_its_gate_unless_it_was_stored_before() -> None:
+    off = FeatureGates.parse("RestartAllContainersOnContainerExits=false")
+    rules = {"restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}]}
+    asking = put(pod(), MAIN, {**pod()["spec"]["containers"][0], "restartPolicy": "Never", **rules})
+    assert problems(asking) == []
+    action = f"{MAIN}.restartPolicyRules[0].action".replace("containers.0", "containers[0]")
+    assert problems(asking, off) == [
+        f'{action}: Unsupported value: "RestartAllContainers": supported values: "Restart"'
+    ]
+    assert update_problems(put(asking, f"{MAIN}.image", "i:2"), asking, off) == []
+    sidecar = {"name": "s", "image": "i", "restartPolicy": "Always", **rules}
+    assert problems(pod(initContainers=[sidecar])) == []
+    (refused,) = problems(pod(initContainers=[sidecar]), off)
+    assert refused.startswith(
+        "spec.initContainers[0].restartPolicyRules: Forbidden: restartPolicyRules are not allowed"
+    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from haru.kube import names
+from haru.kube.container_restarts import RESTART_ALL
 from haru.kube.errors import (
     FieldError,
     duplicate,
@@ -29,7 +30,8 @@ PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES: Final = ("File", "FallbackToLogsOnError")
 _RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
-_RESTART_ACTIONS: Final = ("Restart", "RestartAllContainers")
+_RESTART_ACTIONS: Final = ("Restart", RESTART_ALL)
+_NO_RULES: Final = "restartPolicyRules are not allowed for init containers with restart policy Always"
 _EXIT_CODE_OPERATORS: Final = ("In", "NotIn")
 _MAX_RESTART_RULES: Final = 20
 _MAX_EXIT_CODES: Final = 255
@@ -52,6 +54,8 @@ class PodParts:
     grace_period: int | None
     system: Obj | None
     host_users: bool
+    restarts_all: bool = True
+    """Whether a rule may restart all containers."""
 
 
 def validate_containers(field: str, containers: Sequence[Obj], pod: PodParts) -> list[FieldError]:
@@ -67,7 +71,7 @@ def validate_containers(field: str, containers: Sequence[Obj], pod: PodParts) ->
             found.append(duplicate(f"{place}.name", name))
         seen.add(name)
         found += validate_probes(place, container, pod.grace_period, pod.system)
-        found += _restart(place, container)
+        found += _restart(place, container, pod)
     return found + _host_ports(field, containers)
 
 
@@ -79,7 +83,11 @@ def validate_init_containers(
     taken = {container.get("name") or "" for container in regular}
     for index, container in enumerate(containers):
         place, name = f"{field}[{index}]", container.get("name") or ""
-        found += _common(place, container, pod) + _restart(place, container)
+        found += _common(place, container, pod)
+        if container.get("restartPolicy") != "Always" or pod.restarts_all:
+            found += _restart(place, container, pod)
+        elif items(container, "restartPolicyRules"):
+            found.append(forbidden(f"{place}.restartPolicyRules", _NO_RULES))
         if name in taken:
             found.append(duplicate(f"{place}.name", name))
         elif name:
@@ -143,7 +151,7 @@ def trimmed_image(field: str, container: Obj) -> list[FieldError]:
     return [invalid(f"{field}.image", image, "must not have leading or trailing whitespace")]
 
 
-def _restart(field: str, container: Obj) -> list[FieldError]:
+def _restart(field: str, container: Obj, pod: PodParts) -> list[FieldError]:
     policy, rules = container.get("restartPolicy"), items(container, "restartPolicyRules")
     found: list[FieldError] = []
     if policy is None and rules:
@@ -154,13 +162,14 @@ def _restart(field: str, container: Obj) -> list[FieldError]:
     if len(rules) > _MAX_RESTART_RULES:
         found.append(too_many(f"{field}.restartPolicyRules", len(rules), _MAX_RESTART_RULES))
     for index, rule in enumerate(rules):
-        found += _restart_rule(f"{field}.restartPolicyRules[{index}]", rule)
+        found += _restart_rule(f"{field}.restartPolicyRules[{index}]", rule, pod)
     return found
 
 
-def _restart_rule(field: str, rule: Obj) -> list[FieldError]:
+def _restart_rule(field: str, rule: Obj, pod: PodParts) -> list[FieldError]:
     action, codes = rule.get("action") or "", rule.get("exitCodes")
-    found = [] if action in _RESTART_ACTIONS else [not_supported(f"{field}.action", action, _RESTART_ACTIONS)]
+    actions = _RESTART_ACTIONS if pod.restarts_all else _RESTART_ACTIONS[:1]
+    found = [] if action in actions else [not_supported(f"{field}.action", action, actions)]
     if codes is None:
         return [*found, required(f"{field}.exitCodes", "must be specified")]
     operator, values = codes.get("operator") or "", items(codes, "values")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Final
 
 from haru.kube import names
+from haru.kube.container_restarts import RESTART_ALL, RESTART_ALL_FEATURE
 from haru.kube.errors import (
     FieldError,
     duplicate,
@@ -66,13 +68,18 @@ def validate_pod_spec(field: str, spec: Obj, rules: Rules, pod: Obj | None = Non
         depends = MIRROR in part(pod, "annotations") or any(one.get("ephemeral") is not None for one in volumes)
     if depends:
         return _pod_spec(field, spec, rules, pod)  # on more than the spec
-    key = _RIGHT.key(spec, pod is not None, rules.gates.enabled("PodLevelResources"))
+    key = _RIGHT.key(spec, pod is not None, rules.gates.enabled("PodLevelResources"), _may_restart_all(rules))
     if key in _RIGHT:
         return label_name(f"{field}.hostname", spec["hostname"]) if spec.get("hostname") else []
     found = _pod_spec(field, spec, rules, pod)
     if not found:
         _RIGHT.add(key)
     return found
+
+
+def _may_restart_all(rules: Rules) -> bool:
+    """Whether the gate is on, or what an update replaces has such a rule: there it may stay."""
+    return rules.gates.enabled(RESTART_ALL_FEATURE) or f'"{RESTART_ALL}"' in json.dumps(rules.stored, default=str)
 
 
 def _pod_spec(field: str, spec: Obj, rules: Rules, pod: Obj | None) -> list[FieldError]:
@@ -92,6 +99,7 @@ def _pod_spec(field: str, spec: Obj, rules: Rules, pod: Obj | None) -> list[Fiel
         grace_period=spec.get("terminationGracePeriodSeconds"),
         system=spec.get("os"),
         host_users=spec.get("hostUsers") is not False,
+        restarts_all=_may_restart_all(rules),
     )
     found += _containers(field, spec, parts)
     if spec.get("resources") is not None and rules.gates.enabled("PodLevelResources"):
