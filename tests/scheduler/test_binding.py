@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from haru.engine.state import ClaimAllocation, ClaimReservation, MemberDecision, PodKey
+from haru.engine.state import ClaimAllocation, ClaimReservation, KeptFields, MemberDecision, PodKey
 from haru.kube.errors import StatusError, conflict_error, not_found_error
 from haru.kube.kinds import Kind
 from haru.scheduler.binding.binder import Binder, PodGoneError
-from haru.scheduler.binding.claim_updates import FINALIZER, BindingError, claim_writes, reserved_claim
+from haru.scheduler.binding.claim_updates import FINALIZER, BindingError, as_kept, claim_writes, reserved_claim
 from haru.scheduler.binding.write_retry import WriteTimes
 from haru.scheduler.shared import WatchedObjects
 
@@ -127,6 +127,36 @@ async def test_claim_gets_finalizer_allocation_and_reservation() -> None:
     assert stored["status"]["allocation"]["allocationTimestamp"] == "2026-11-20T10:00:00Z"
     assert stored["status"]["reservedFor"] == [consumer("a")]
     assert api.calls == ["update", "update_status"]
+
+
+MANAGED = {"managedFields": [{"manager": "m"}]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "differs"),
+    [
+        ({}, False),
+        ({"metadata": {"finalizers": [FINALIZER, "more"], **MANAGED}}, False),
+        ({"metadata": {"labels": {"a": "b"}}}, True),
+        ({"metadata": {"annotations": None}}, True),
+        ({"spec": {"devices": {"requests": []}}}, True),
+        ({"status": {"allocation": OTHER}}, True),
+    ],
+)
+def test_answer_is_kept_as_what_was_sent_unless_more_differs(changed: Obj, differs: bool) -> None:
+    annotated = {"metadata": {**claim()["metadata"], "annotations": {"x": "y"}}, "spec": {"devices": {}}}
+    known = KeptFields().claim({**claim(), **annotated})
+    sent = reserved_claim(known, claim_writes([member("a", allocation=HERE)])["ns/c"], None)
+    answer = {**copy.deepcopy(sent), **{part: {**sent[part], **fields} for part, fields in changed.items()}}
+    answer["metadata"]["resourceVersion"] = "9"
+    kept = as_kept(answer, sent, known)
+    if differs:
+        assert kept is None
+        return
+    assert kept == KeptFields().claim(answer)
+    assert kept["status"]["allocation"]["devices"] is sent["status"]["allocation"]["devices"]
+    assert kept["spec"] is known["spec"]
+    assert as_kept(answer, sent, None) is None
 
 
 async def test_conflict_from_stale_cache_is_resolved_by_reading() -> None:

@@ -182,8 +182,11 @@ class Informer:
 
     # -- own writes ---------------------------------------------------------------------------------------------------
 
-    def observe(self, obj: Obj) -> None:
-        """Take in the answer of an own write, unless the watch has already brought that far or further."""
+    def observe(self, obj: Obj, *, is_kept: bool = False) -> None:
+        """Take in the answer of an own write, unless the watch has already brought that far or further.
+
+        `is_kept`: it is what `transform` would make of it already.
+        """
         held = self._held.pop(obj["metadata"].get("uid", ""), ()) if self._held else ()
         if not self._synced.is_set():
             return
@@ -193,7 +196,7 @@ class Informer:
         # The watch may have passed a write that was announced, and that its event therefore did not show.
         same = known is not None and known["metadata"].get("uid") == obj["metadata"].get("uid")
         if same or revision > self._seen:
-            self._apply(obj)
+            self._apply(obj, is_kept=is_kept)
         for version, event in held:
             known = self._store.get(key)
             if known is None or int(version) > _revision(known):
@@ -390,7 +393,7 @@ class Informer:
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def _apply(self, obj: Obj, force: bool = False) -> None:
+    def _apply(self, obj: Obj, force: bool = False, *, is_kept: bool = False) -> None:
         uid = obj["metadata"].get("uid", "")
         if uid and uid in self._deleted_uids:
             return
@@ -402,7 +405,7 @@ class Informer:
             if known["metadata"].get("uid") != uid:
                 self._remove(key, known)
                 known = None
-        obj = self._transform(obj)
+        obj = obj if is_kept else self._transform(obj)
         self._store[key] = obj
         for index in self._indexes.values():
             if known is None:

@@ -49,11 +49,11 @@ class WatchedObjects:
         informer = self.informers.get(kind.kind)
         return informer.store.get(path) if informer is not None else None
 
-    def observe(self, kind: Kind, obj: Obj) -> None:
-        """Store the API server's answer to a write or read."""
+    def observe(self, kind: Kind, obj: Obj, *, is_kept: bool = False) -> None:
+        """Store the API server's answer to a write or read; `is_kept`: made of what is stored."""
         informer = self.informers.get(kind.kind)
         if informer is not None:
-            informer.observe(obj)
+            informer.observe(obj, is_kept=is_kept)
 
     def announce(self, kind: Kind, obj: Obj) -> None:
         """Have the watch pass over a write: `observe` is about to be called with it, or with one that follows it."""

@@ -25,6 +25,7 @@ from haru.scheduler.binding import extended_claim_writes
 from haru.scheduler.binding.claim_updates import (
     BindingError,
     ClaimWrite,
+    as_kept,
     claim_writes,
     confirmed_claim,
     is_place_reserved,
@@ -156,21 +157,28 @@ class Binder:
             claim = await self._read_claim(write)
             self._objects.observe(CLAIMS, claim)
         allocated_at = self._times.allocation_time()
+        known, kept = self._objects.get(CLAIMS, write.path), None
         wanted = reserved_claim(claim, write, allocated_at)
         self._objects.hold_events(CLAIMS, claim)
         try:
             if wanted["metadata"].get("finalizers") != claim["metadata"].get("finalizers"):
+                before = claim.get("status")
                 claim = strip_managed_fields(
                     await self._client.update(CLAIMS, {**claim, "metadata": wanted["metadata"]})
                 )
                 self._objects.announce(CLAIMS, claim)
-                wanted = reserved_claim(claim, write, allocated_at)
+                # Nobody wrote in between: what follows from the status is the same, if that is.
+                unchanged = claim.get("status") == before
+                wanted = (
+                    {**claim, "status": wanted["status"]} if unchanged else reserved_claim(claim, write, allocated_at)
+                )
             if wanted.get("status") != claim.get("status"):
                 if write.allocation is not None:
                     self._announce(write.path, write.uid, write.allocation)
                 claim = await self._client.update_status(CLAIMS, wanted)
+                kept = as_kept(claim, wanted, known)
         finally:
-            self._objects.observe(CLAIMS, claim)
+            self._objects.observe(CLAIMS, claim if kept is None else kept, is_kept=kept is not None)
 
     async def confirm(self, claims: Iterable[Obj]) -> None:
         """Write claims that stand as a scheduler before this one left them, and that are relied on from now on.

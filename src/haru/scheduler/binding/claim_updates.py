@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from sys import intern
 
 from haru.engine.state import ClaimAllocation, ClaimReservation, MemberDecision, PodKey, pinned_node
 from haru.kube.meta import Obj
+from haru.kube.shared_parts import SharedParts, interned
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 CONFIRMED = "scheduler.haru.dev/confirmed-since"
+_SELECTORS = SharedParts(interned)
+"""The node selectors of allocations that are kept: those of a node's devices are one."""
 ALLOCATION_FIELDS = ("reservedFor", "allocation", "devices")
 
 
@@ -82,7 +86,7 @@ def reserved_claim(claim: Obj, write: ClaimWrite, timestamp: str | None) -> Obj:
     if allocation is None:
         allocation = dict(write.allocation or {})
         if timestamp and "allocationTimestamp" not in allocation:
-            allocation["allocationTimestamp"] = timestamp
+            allocation["allocationTimestamp"] = intern(timestamp)
     reserved = list(status.get("reservedFor") or ())
     known = {entry.get("uid") for entry in reserved}
     reserved += [entry for entry in write.consumers if entry["uid"] not in known]
@@ -94,6 +98,28 @@ def reserved_claim(claim: Obj, write: ClaimWrite, timestamp: str | None) -> Obj:
     if finalizers:
         result["metadata"]["finalizers"] = finalizers
     return result
+
+
+def as_kept(answer: Obj, sent: Obj, known: Obj | None) -> Obj | None:
+    """Return the answer to a write of a status, made of what was sent and of the claim as it is kept.
+
+    None if it differs from them in more than its version and finalizers.
+    """
+    if known is None or answer.get("status") != sent["status"] or answer.get("spec") != known.get("spec"):
+        return None
+    metadata = answer["metadata"]
+    written = {"resourceVersion": metadata.get("resourceVersion"), "managedFields": None}
+    if "finalizers" in metadata:
+        written["finalizers"] = [*map(intern, metadata["finalizers"])]
+    kept = {**known["metadata"], **written}
+    if kept != {**metadata, **written}:
+        return None
+    del kept["managedFields"]
+    status, allocation = sent["status"], sent["status"]["allocation"]
+    if "nodeSelector" in allocation:
+        shared = {**allocation, "nodeSelector": _SELECTORS.part(allocation["nodeSelector"])}
+        status = {**status, "allocation": shared}
+    return {**known, "metadata": kept, "status": status}
 
 
 def confirmed_claim(claim: Obj, began: int) -> Obj:
