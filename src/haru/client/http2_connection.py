@@ -77,6 +77,8 @@ def _fields(block: bytes) -> list[tuple[str, str]]:
 
 def status_of(block: bytes) -> int:
     """Return the status that a block of headers begins with. Raises ConnectionError."""
+    if (common := _STATUSES.get(block[:1])) is not None:
+        return common
     at, end = 0, len(block) - 1
     while at < end and block[at] == _TABLE_UPDATE:
         at += 1
@@ -244,7 +246,8 @@ class Http2Connection(asyncio.Protocol):
             self._finish(number, exchange)
 
     def _receive_headers(self, flags: int, number: int, payload: bytes) -> None:
-        block = frames.without_padding(payload, flags, with_priority=True)
+        is_plain = not flags & (frames.PADDED | frames.WITH_PRIORITY)
+        block = payload if is_plain else frames.without_padding(payload, flags, with_priority=True)
         if flags & frames.END_HEADERS:
             self._begin(flags, number, block)
         else:

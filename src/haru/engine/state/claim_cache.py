@@ -247,7 +247,7 @@ class ClaimCache:
 def _confirms(claim: Obj, before: Obj) -> bool:
     """Return whether an allocated claim has all that is indexed as it was, as one that was assumed and its answer."""
     new, old = claim["metadata"], before["metadata"]
-    if any(new.get(name) != old.get(name) for name in _INDEXED):
+    if [*map(new.get, _INDEXED)] != [*map(old.get, _INDEXED)]:
         return False
     status, known = claim.get("status") or {}, before.get("status") or {}
     same = _takes_the_same(known.get("allocation"), status.get("allocation"))

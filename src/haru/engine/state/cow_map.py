@@ -43,11 +43,6 @@ _FEW_EXCHANGED = 100
 _MISSING: Any = object()
 
 
-def _bucket(key: str) -> int:
-    """Where a key is. Look-ups, of which there are millions, have it written out."""
-    return crc32(key.encode()) & _MASK
-
-
 class FrozenMap(Mapping[str, V]):
     """An immutable map from text to values; made by `CowMap.freeze`.
 
@@ -295,12 +290,16 @@ def values_of(found: Mapping[str, V], keys: Iterable[str]) -> list[V | None]:
 class CowMap(MutableMapping[str, V]):
     """The writable side: a map that hands out frozen copies of itself."""
 
-    __slots__ = ("_buckets", "_earlier", "_frozen", "_owned", "_size", "_writes")
+    __slots__ = ("_all", "_buckets", "_earlier", "_frozen", "_owned", "_writes", "get")
+    get: Callable[..., Any]
+    """The value, or the default."""
 
     def __init__(self) -> None:
+        self._all: dict[str, V] = {}
+        """The same as in all buckets: what is written once is looked up many times."""
+        self.get = self._all.get
         self._buckets: list[dict[str, V]] = [_EMPTY] * _BUCKETS
         self._owned = bytearray(_BUCKETS)
-        self._size = 0
         self._frozen: FrozenMap[V] | None = None
         self._writes: list[str] | None = None
         """The keys written to since some copy was made, in order; None before the first copy.
@@ -311,51 +310,45 @@ class CowMap(MutableMapping[str, V]):
         """The last ones that are full."""
 
     def __getitem__(self, key: str) -> V:
-        return self._buckets[_bucket(key)][key]
+        return self._all[key]
 
     def __contains__(self, key: object) -> bool:
-        return bool(self._size) and isinstance(key, str) and key in self._buckets[_bucket(key)]
+        return key in self._all
 
     def __iter__(self) -> Iterator[str]:
-        return chain.from_iterable(self._buckets) if self._size else iter(())
+        return chain.from_iterable(self._buckets) if self._all else iter(())
 
     def __len__(self) -> int:
-        return self._size
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value, or the default."""
-        return self._buckets[crc32(key.encode()) & _MASK].get(key, default) if self._size else default
+        return len(self._all)
 
     def __setitem__(self, key: str, value: V) -> None:
-        bucket = self._writable(crc32(key.encode()) & _MASK, key)
-        self._size += key not in bucket
-        bucket[key] = value
+        self._all[key] = value
+        self._writable(key)[key] = value
 
     def __delitem__(self, key: str) -> None:
         self.pop(key)
 
     def pop(self, key: str, default: Any = _MISSING) -> Any:
         """Remove a key; its value, or the default. To find none is common, so nothing is raised for it inside."""
-        index = crc32(key.encode()) & _MASK if self._size else 0
-        value = self._buckets[index].get(key, _MISSING) if self._size else _MISSING
-        if value is not _MISSING:
-            del self._writable(index, key)[key]
-            self._size -= 1
-        elif default is _MISSING:
-            raise KeyError(key)
-        return default if value is _MISSING else value
+        if key not in self._all:
+            if default is _MISSING:
+                raise KeyError(key)
+            return default
+        del self._writable(key)[key]
+        return self._all.pop(key)
 
     def freeze(self) -> FrozenMap[V]:
         """The map as it is now; later writes do not show in it."""
         if self._frozen is None:
             if self._writes is None:
                 self._writes = []
-            self._frozen = FrozenMap(tuple(self._buckets), self._size, self._writes, self._earlier)
+            self._frozen = FrozenMap(tuple(self._buckets), len(self._all), self._writes, self._earlier)
             self._owned = bytearray(_BUCKETS)
         return self._frozen
 
-    def _writable(self, index: int, key: str) -> dict[str, V]:
+    def _writable(self, key: str) -> dict[str, V]:
         """The bucket in which a key is to be written."""
+        index = crc32(key.encode()) & _MASK
         self._frozen = None
         if self._writes is not None:
             self._writes.append(key)
@@ -396,6 +389,8 @@ class TextSet(AbstractSet[str]):
     def with_text(self, text: str) -> TextSet:
         """The set with one text."""
         buckets = self._buckets
+        if len(buckets) == 1 and self._size < _FEW:
+            return self if text in buckets[0] else _made((buckets[0] | {text},), self._size + 1)
         index = hash(text) & len(buckets) - 1
         if text in buckets[index]:
             return self

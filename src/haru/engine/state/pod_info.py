@@ -162,9 +162,12 @@ class PodInfo:
     @staticmethod
     def of(obj: Obj) -> PodInfo:
         """Decode a Pod object."""
-        meta = obj["metadata"]
+        meta, spec = obj["metadata"], obj.get("spec") or {}
         key = PodKey(meta.get("namespace") or "default", meta["name"], meta.get("uid") or "")
-        return PodInfo(key, obj, (obj.get("spec") or {}).get("nodeName") or "")
+        found = PodInfo(key, obj, spec.get("nodeName") or "")
+        known = found.__dict__
+        known["spec"], known["status"] = spec, obj.get("status") or {}
+        return found
 
     @cached_property
     def spec(self) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from haru.scheduler.binding.claim_updates import users_of
 from haru.scheduler.binding.idle_claims import abandoned_claims
 from haru.scheduler.queue import queueing_hints
 from haru.scheduler.queue.pre_enqueue import PreEnqueue
-from haru.scheduler.queue.queue_keys import group_key, group_of, priority_of, unit_key
+from haru.scheduler.queue.queue_keys import group_key, priority_of, unit_key
 from haru.scheduler.queue.scheduling_queue import SchedulingQueue
 from haru.scheduler.settings import SchedulerConfig
 from haru.scheduler.status.status_writer import path_of, pod_key
@@ -84,7 +84,8 @@ class EventHandlers:
         if pod is None:
             return
         # Each of these is asked for once: there are two events for each pod that is placed.
-        path, key, is_member = path_of(pod), self.unit_key(pod), bool(group_of(pod))
+        path, key, group = path_of(pod), self.unit_key(pod), group_key(pod)
+        is_member = bool(group.name)
         waits = new is not None and self.waits(new)
         if old is not None and new is not None and (before := self.unit_key(old)) != key:
             # What describes its gang has come, gone or changed.
@@ -98,10 +99,10 @@ class EventHandlers:
         self.may_help(queueing_hints.pod_change(old, new, self._cluster.now))
         if is_member and not waits:
             # A group keeps its reservations as long as it exists; the preemptor of its members waits for them.
-            for claim in abandoned_claims(self._cluster.now, group_key(pod)):
+            for claim in abandoned_claims(self._cluster.now, group):
                 self._listener.deallocate(claim)
         if is_member and new is not None and (new.get("spec") or {}).get("nodeName"):
-            self._listener.report_group_scheduled(group_key(new))
+            self._listener.report_group_scheduled(group)
 
     def _leave_unit(self, key: tuple[str, str, str], path: str) -> None:
         """Take a pod out of its unit."""

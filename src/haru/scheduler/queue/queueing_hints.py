@@ -178,11 +178,11 @@ def pod_change(old: Obj | None, new: Obj | None, now: ClusterView) -> frozenset[
 def _gives_places_up(old: Obj | None, living: Obj | None, now: ClusterView) -> bool:
     """Whether the change ends it that a half-placed gang keeps what its members were promised from everybody."""
     pod = living or old
-    if pod is None or not group_of(pod):
+    if pod is None or not has_nominations(now) or not group_of(pod):
         return False
     lived = old if _lives(old) else None
     came, placed = bool(living) - bool(lived), bool(_node(living)) - bool(_node(lived))
-    if not (came or placed) or not has_nominations(now):
+    if not (came or placed):
         return False
     key = group_key(pod)
     state, group = now.group_state(key), now.pod_group(key)
@@ -237,8 +237,9 @@ def _may_be_resized(old: Obj, new: Obj) -> bool:
     """Whether anything differs that `_sizes` are made of; most changes are about something else."""
     spec, other = old.get("spec") or {}, new.get("spec") or {}
     status, later = old.get("status") or {}, new.get("status") or {}
-    changed = [name for name in _SIZED if spec.get(name) != other.get(name)]
-    if changed or [name for name in _SIZED_STATUS if status.get(name) != later.get(name)]:
+    if [*map(spec.get, _SIZED)] != [*map(other.get, _SIZED)]:
+        return True
+    if [*map(status.get, _SIZED_STATUS)] != [*map(later.get, _SIZED_STATUS)]:
         return True
     conditions = [*(status.get("conditions") or ()), *(later.get("conditions") or ())]
     return "PodResizePending" in [condition.get("type") for condition in conditions]

@@ -116,7 +116,12 @@ class _Places:
     def see(self, unit: QueuedUnit) -> None:
         """Note where a unit is, with how many pods, and its rank if it was tried."""
         key, place, pods = unit.key, unit.place, len(unit.pods)
-        if key in self._known:
+        known = self._known.get(key)
+        if known is not None and known[0] is place and known[2] is None:
+            self._known[key] = place, pods, None
+            self.pods[place] += pods - known[1]
+            return
+        if known is not None:
             self.forget(key)
         rank = unit.rank if place in _TRIED else None
         self._known[key] = place, pods, rank
