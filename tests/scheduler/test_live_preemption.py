@@ -217,6 +217,34 @@ def test_eviction_of_a_group_goes_on_after_a_restart_though_who_was_deleted_is_g
     play(scenario)
 
 
+def test_preemptor_runs_and_the_rest_of_a_group_goes_though_the_scheduler_dies_between_the_deletions() -> None:
+    """Once the first member is gone, nobody needs the others' places: they go since their eviction had begun."""
+
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node(cpu=3)
+        old = await gang(bench, "old", 3, "low", mode="PodGroup", cpu="1")
+        await bench.eventually_bound(*old, seconds=1)
+        deletions: list[str] = []
+
+        def is_refused(method: str, path: str) -> bool:
+            deletions.extend([path] if method == "DELETE" else [])
+            return method == "DELETE" and len(deletions) > 1
+
+        bench.faulty.kinds, bench.faulty.rate, bench.faulty.only = ("refuse 503",), 1.0, is_refused
+        await bench.pod("urgent", priorityClassName="high")
+        await asyncio.sleep(0.3)
+        (first,) = await going(bench)
+        await bench.kill()
+        bench.faulty.rate = 0.0
+        await bench.delete(first)
+        await bench.start_scheduler()
+        await bench.eventually_bound("urgent", seconds=2)
+        assert await going(bench) == {*old} - {first}
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("size", [0, 2], ids=["pod", "gang"])
 def test_half_a_gang_of_less_importance_is_evicted_as_soon_as_it_is_whole(size: int) -> None:
     """While a member has a promised place, that is kept from everybody, and the other member is evicted in vain."""

@@ -83,14 +83,14 @@ class History:
             self._bound(key, new, revision)
         group = _group(new or old or {})
         if group is None:
-            if new is not None and _preempted(new) and not _preempted(old):
+            if new is not None and is_evicted(new) and not is_evicted(old):
                 self._evicted(key, new, None, revision)
             return
         if new is None:
             self._members[group].discard(key)
         else:
             self._members[group].add(key)
-        if new is not None and _preempted(new) and not _preempted(old):
+        if new is not None and is_evicted(new) and not is_evicted(old):
             self._evicted(key, new, group, revision)
         replaced = old is not None and new is not None and _uid(old) != _uid(new)
         if new is None or replaced or new["metadata"].get("deletionTimestamp"):
@@ -235,9 +235,7 @@ class History:
                     yield f"{path} is reserved for {entry['name']}, which is gone"
             if not _allocation(claim) and FINALIZER in (claim["metadata"].get("finalizers") or ()):
                 yield f"{path} is not allocated but has its finalizer"
-        for path, pod in self.objects["pods"].items():
-            if _uid(pod) in self._doomed and not pod["metadata"].get("deletionTimestamp"):
-                yield f"{path} runs although its group was evicted as a whole"
+        yield from self.half_evicted()
         for path, keys in self._members.items():
             bound = sum(1 for key in keys if self.objects["pods"][key]["spec"].get("nodeName"))
             if path not in self._hit and 0 < bound < self.minimum(path):
@@ -247,6 +245,12 @@ class History:
                 if claim is None or not _allocation(claim):
                     yield f"{path} is bound without an allocated claim"
         yield from self._unused()
+
+    def half_evicted(self) -> Iterable[str]:
+        """Pods that nobody has deleted of groups that go whole, of which one was deleted."""
+        for path, pod in self.objects["pods"].items():
+            if _uid(pod) in self._doomed and not pod["metadata"].get("deletionTimestamp"):
+                yield f"{path} runs although its group was evicted as a whole"
 
     def _unused(self) -> Iterable[str]:
         """Claims for extended resources that no pod has, or more than one for a pod."""
@@ -264,7 +268,7 @@ class History:
                 yield f"{path} and {seen[owner]} were both made for {pod['metadata']['name']}"
 
 
-def _preempted(pod: Obj | None) -> bool:
+def is_evicted(pod: Obj | None) -> bool:
     """Whether its scheduler has deleted it, which leaves it time to end: people here delete at once.
 
     With one whom a person deletes an eviction's mark may go before others have it: a scheduler that is started again

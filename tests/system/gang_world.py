@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
-from zlib import crc32
 
-from gang_history import BUCKETS, History
+from gang_history import BUCKETS, History, is_evicted
+from gang_pods import CLAIM_SPECS, DRIVER, EXTENDED, FLAVOURS, PARTS, card_limit, claim_entries, gang_pod, group_claim
 from gang_resources import CARD, SLICE_CPU, cards_of, plugin_cards
 
 import virtual_time
@@ -48,7 +49,7 @@ CONTROLLERS = (
     "pod-garbage-collector-controller",
     "podgroup-protection-controller",
 )
-DRIVER, CARDS, PARTS, LANES = "test.example.com", 4, 8, 6
+CARDS, LANES = 4, 6
 CLASSES = {"card": "card-", "slice": "slice-", "lane": "lane-"}
 
 
@@ -173,6 +174,31 @@ class World:
         await self.start_scheduler()
         self.restarts += 1
 
+    async def restart_amid_an_eviction(self) -> None:
+        """Kill it between the deletions of a group that goes whole; who came for its place may have gone by then."""
+        store = self.server.objects.store
+        pods = store.watch("pods/", store.revision)
+        self.faulty.only, self.faulty.rate = lambda method, _: method == "DELETE", 0.6  # so that there is such a time
+        urgent = await self.add_single(urgent=True)
+        until = _monotonic() + 2
+        while (left := until - _monotonic()) > 0:
+            if any(event.new is not None and is_evicted(json.loads(event.new.value)) for event in pods.pending()):
+                break
+            await pods.wait(left)
+        pods.close()
+        for _ in range(self.rng.choice((0, 1, 5))):
+            await asyncio.sleep(0)
+        await self.kill_scheduler()
+        self.faulty.only, self.faulty.rate = None, 0.0
+        if self.rng.random() < 0.5:
+            await _maybe(self.admin.delete(PODS, urgent, NS, grace_period_seconds=0))
+        await self.start_scheduler()
+        self.restarts += 1
+        await asyncio.sleep(0.2)  # before others are evicted together with those that were left
+        self.record()
+        self.history.problems += [f"after a restart {text}" for text in self.history.half_evicted()]
+        self.faulty.rate = self.fault_rate
+
     async def restart_controllers(self) -> None:
         """The same for the controllers."""
         await self._kill("controllers")
@@ -245,7 +271,7 @@ class World:
         flavour = self.rng.choice(FLAVOURS)
         self.steps.append(f"{name}: {minimum} of {size}, {flavour}")
         group: Obj = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
-        group["disruptionMode"] = self.rng.choice(("Pod", "PodGroup"))
+        group["disruptionMode"] = self.rng.choice(("Pod", "PodGroup", "PodGroup"))
         claims = claim_entries(flavour, name)
         if flavour == "group":
             group["resourceClaims"] = claims
@@ -266,12 +292,13 @@ class World:
             await _maybe(work())
             await asyncio.sleep(self.rng.choice((0, 0, 0.001, 0.02)))
 
-    async def add_single(self) -> None:
+    async def add_single(self, urgent: bool = False) -> str:
         name = f"single-{next(self._numbers)}"
         flavour = self.rng.choice([f for f in FLAVOURS if f not in ("group", "named")])
         self.steps.append(f"{name}: {flavour}")
         claims, cards = claim_entries(flavour, name), EXTENDED.get(flavour, 0)
-        await _maybe(self.create(PODS, gang_pod(name, "", claims, self.rng.random() < 0.3, cards)))
+        await _maybe(self.create(PODS, gang_pod(name, "", claims, urgent or self.rng.random() < 0.3, cards)))
+        return name
 
     async def delete_pod(self) -> None:
         pods = (await self.admin.list(PODS, NS))["items"]
@@ -298,7 +325,7 @@ class World:
                 group = (spec.get("schedulingGroup") or {}).get("podGroupName", "")
                 if group and rng.random() < 0.5:
                     claims = list(spec.get("resourceClaims") or ())
-                    await _maybe(self.create(PODS, gang_pod(metadata["name"], group, claims, False, _cards(spec))))
+                    await _maybe(self.create(PODS, gang_pod(metadata["name"], group, claims, False, card_limit(spec))))
 
     async def delete_gang(self) -> None:
         if not self._gangs:
@@ -318,7 +345,9 @@ class World:
             for _ in range(2):
                 await self.add_node()
             self.faulty.rate = self.fault_rate
-            deeds = [self.add_gang] * 6 + [self.add_single] * 3 + [self.restart] * 4
+            deeds = (
+                [self.add_gang] * 6 + [self.add_single] * 3 + [self.restart] * 3 + [self.restart_amid_an_eviction] * 2
+            )
             deeds += [
                 self.restart_controllers,
                 self.add_node,
@@ -327,9 +356,10 @@ class World:
                 self.delete_pod,
                 self.delete_gang,
             ]
+            one_by_one = (self.restart, self.restart_amid_an_eviction, self.restart_controllers)
             for _ in range(steps):
                 deed = self.rng.choice(deeds)
-                if deed in (self.restart, self.restart_controllers) or self.rng.random() < 0.5:
+                if deed in one_by_one or self.rng.random() < 0.5:
                     await deed()
                 else:  # beside whatever follows
                     task = asyncio.create_task(deed())
@@ -379,65 +409,6 @@ class World:
                 condition = [c for c in pod["status"].get("conditions") or () if c["type"] == "PodScheduled"]
                 waiting.append(f"{path} waits although there is room: {condition}")
         return waiting
-
-
-_HALF = [{"cel": {"expression": f'device.attributes["{DRIVER}"].size == {PARTS // 2}'}}]
-CLAIM_SPECS: dict[str, list[Obj]] = {
-    "one-card": [{"name": "r", "exactly": {"deviceClassName": "card"}}],
-    "two-cards": [{"name": "r", "exactly": {"deviceClassName": "card", "count": 2}}],
-    "one-slice": [{"name": "r", "exactly": {"deviceClassName": "slice"}}],
-    "half-slice": [{"name": "r", "exactly": {"deviceClassName": "slice", "selectors": _HALF}}],
-    "two-lanes": [{"name": "r", "exactly": {"deviceClassName": "lane", "capacity": {"requests": {"lanes": "2"}}}}],
-}
-EXTENDED = {"extended-one": 1, "extended-two": 2, "extended-and-slice": 1}
-FLAVOURS = ("cpu", "cpu", "one-card", "two-cards", "one-slice", "half-slice", "two-lanes", "group", "named", "both")
-FLAVOURS += tuple(EXTENDED)
-
-
-def claim_entries(flavour: str, name: str) -> list[Obj]:
-    """The claims of each pod: none, its own, its group's, or one that is there by name."""
-    if flavour in ("cpu", "extended-one", "extended-two"):
-        return []
-    if flavour == "extended-and-slice":
-        return [{"name": "mine", "resourceClaimTemplateName": "one-slice"}]
-    if flavour == "group":
-        return [{"name": "ours", "resourceClaimTemplateName": "one-card"}]
-    if flavour == "named":
-        return [{"name": "ours", "resourceClaimName": name}]
-    if flavour == "both":
-        return [{"name": n, "resourceClaimTemplateName": n} for n in ("one-card", "one-slice")]
-    return [{"name": "mine", "resourceClaimTemplateName": flavour}]
-
-
-def group_claim(pod: Obj) -> bool:
-    """Whether the pod uses its group's claim."""
-    return any(c["name"] == "ours" for c in pod["spec"].get("resourceClaims") or ())
-
-
-def _cards(spec: Obj) -> int:
-    """How many cards a pod asks for by its limits."""
-    return int((spec["containers"][0]["resources"].get("limits") or {}).get(CARD) or 0)
-
-
-def gang_pod(name: str, group: str, claims: Sequence[Obj], urgent: bool, cards: int = 0) -> Obj:
-    container: Obj = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
-    if cards:
-        container["resources"]["limits"] = {CARD: str(cards)}
-    spec: Obj = {"containers": [container]}
-    if group:
-        spec["schedulingGroup"] = {"podGroupName": group}
-    if claims:
-        spec["resourceClaims"] = list(claims)
-        container["resources"]["claims"] = [{"name": c["name"]} for c in claims]
-    if urgent:
-        spec["priorityClassName"] = "high"
-    # Some say how long they run; the promise is not always kept, because nobody ends them.
-    match crc32(name.encode()) % 4:
-        case 0:
-            spec |= {"restartPolicy": "Never", "activeDeadlineSeconds": 30 + crc32(name.encode()) % 300}
-        case 1:
-            spec["restartPolicy"] = "Never"
-    return {"metadata": {"name": name}, "spec": spec}
 
 
 def _monotonic() -> float:
