@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from scheduler_bench import CLAIMS, DRIVER, NS, PODS, Bench, Obj, play
@@ -74,5 +75,32 @@ def test_late_release_of_claim_is_refused_once_the_pod_is_bound(minimum: int) ->
         assert confirmed["status"]["allocation"] == seen["status"]["allocation"]
         assert confirmed["metadata"]["annotations"].keys() == {"scheduler.haru.dev/confirmed-since"}
         assert "annotations" not in (await bench.api.get(CLAIMS, "q", NS))["metadata"]
+
+    play(scenario)
+
+
+def test_pod_is_not_bound_with_a_claim_whose_late_release_comes_before_the_next_scheduler_relies_on_it() -> None:
+    """The release arrives between the next scheduler's decision and its writing of the claim: a new decision follows."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.kill()
+        await bench.node(gpus=1)
+        await bench.claim("mine")
+        await _reserve(bench, "mine", await bench.pod("p", claim="mine"))
+        seen, bound_with = [await bench.api.get(CLAIMS, "mine", NS)], []
+
+        async def way(scope: Any, receive: Any, send: Any) -> None:
+            method, path = scope["method"], scope["path"]
+            if method == "PUT" and path.endswith("/resourceclaims/mine") and seen:
+                await bench.api.update_status(CLAIMS, {**seen.pop(), "status": {}})
+            if path.endswith("/p/binding"):
+                bound_with.append(await bench.allocation("mine"))
+            await bench.faulty(scope, receive, send)
+
+        bench.way = way
+        await bench.start_scheduler()
+        await bench.eventually_bound("p", seconds=5)
+        assert not seen
+        assert all(bound_with)
 
     play(scenario)
