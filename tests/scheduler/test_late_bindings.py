@@ -80,7 +80,7 @@ def test_late_release_of_claim_is_refused_once_the_pod_is_bound(minimum: int) ->
 
 
 def test_pod_is_not_bound_with_a_claim_whose_late_release_comes_before_the_next_scheduler_relies_on_it() -> None:
-    """The release arrives between the next scheduler's decision and its writing of the claim: a new decision follows."""
+    """It arrives between the decision and the writing of the claim: a new decision follows."""
 
     async def scenario(bench: Bench) -> None:
         await bench.kill()
