@@ -196,6 +196,23 @@ def test_restarted_scheduler_keeps_reserved_places() -> None:
     play(scenario, fairness=BACKFILL)
 
 
+def test_restarted_scheduler_releases_the_reservation_of_a_gang_that_lost_a_member_meanwhile() -> None:
+    async def scenario(bench: Bench) -> None:
+        await two_nodes(bench)
+        await small(bench, "now")
+        await bench.started("now")
+        members = await large(bench)
+        await asyncio.sleep(5)
+        assert (await bench.condition(GROUPS, "large", RESERVED))["status"] == "True"
+        await bench.kill()
+        await bench.delete(members[0])
+        await bench.start_scheduler()
+        await asyncio.sleep(1)
+        assert (await bench.condition(GROUPS, "large", RESERVED))["status"] == "False"
+
+    play(scenario, fairness=BACKFILL)
+
+
 def test_reservation_is_recomputed_after_overrun_limit() -> None:
     """`now` overruns what it promised: from then on nobody knows when the head starts, and nothing goes first."""
 

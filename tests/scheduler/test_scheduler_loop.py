@@ -306,6 +306,27 @@ def test_claim_and_nomination_of_rejected_pod_are_released() -> None:
     play(scenario)
 
 
+def test_gang_whose_scheduler_died_after_the_last_binding_is_reported_as_scheduled() -> None:
+    """Also where its group is listed after its pods."""
+
+    async def scenario(bench: Bench) -> None:
+        async def way(scope: Any, receive: Any, send: Any) -> None:
+            await asyncio.sleep(0.5 * scope["path"].endswith("/podgroups"))
+            await bench.faulty(scope, receive, send)
+
+        bench.way = way
+        await bench.node()
+        await bench.kill()
+        await bench.gang("g", 2)
+        for name in ("a", "b"):
+            await bench.pod(name, group="g", nodeName="n1")
+        await bench.start_scheduler()
+        await asyncio.sleep(1)
+        assert (await bench.condition(GROUPS, "g", "PodGroupScheduled"))["status"] == "True"
+
+    play(scenario)
+
+
 def test_unfinished_allocation_is_released_at_start() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.kill()
