@@ -168,6 +168,25 @@ def test_suspended_job_set_is_told_with_workload_of_kueue() -> None:
         snapshot(node("n1", 9)).explain("daemonset/t")
 
 
+SUSPENDED_JOB = made.owned(made.custom("batch/v1", "Job", "t-w-0", {**JOB_SPEC, "suspend": True}), "JobSet", "t")
+
+
+def test_suspended_job_that_kueue_holds_is_told_with_its_workload_and_not_to_be_resumed() -> None:
+    cluster = snapshot(node("n1", 9), SUSPENDED_JOB, made.workload("jobset-t", PENDING, owner="t"))
+    told = cluster.explain("job/t-w-0")
+    assert told.summary.startswith(  # type: ignore[union-attr]
+        "job default/t-w-0 is suspended: Kueue holds it, see Workload jobset-t: no quota is reserved: insufficient"
+    )
+    assert (told.verdict, told.remedies) == ("FitsLater", ())  # type: ignore[union-attr]
+
+
+def test_suspended_job_of_job_set_is_resumed_by_job_set() -> None:
+    told = snapshot(node("n1", 9), SUSPENDED_JOB).explain("job/t-w-0")
+    (remedy,) = told.remedies  # type: ignore[union-attr]
+    assert remedy.summary == "resume jobset t"
+    assert remedy.command.startswith("kubectl patch jobset t -n default") and not remedy.confirmed
+
+
 def test_what_if_counts_gang_whole_and_finds_members_that_come() -> None:
     two = snapshot(node("n1", 1), node("n2", 2), JOB_SET, *PODS[:2])
     comparison = two.what_if(Apply(sized(PODS[2])))

@@ -19,7 +19,8 @@ from haru.explain.diagnosis.verdict import distinct
 from haru.explain.diagnosis.workload_unit import Inquiry, WorkloadUnit
 from haru.explain.explanation import Remedy, Verdict
 from haru.explain.results import Explanation
-from haru.kube.meta import Obj
+from haru.gangs import KUEUE_WORKLOAD, kueue_hold
+from haru.kube.meta import Obj, controller_of
 from haru.kube.workload_pods import made_by
 
 MAKERS = {
@@ -55,17 +56,18 @@ def without_pods(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
         return titled(obj["kind"], obj, "FitsIf", (Reason("PodsMissing", "it needs no more pods", {field: count}),))
     told, room = _judged(future, obj, inquiry)
     reason = Reason("PodsMissing", f"no pod of {word} {path} exists yet", {field: count})
+    held = _kueue_text(snapshot, obj) if spec.get("suspend") else ""
     if spec.get("suspend"):
-        reason = Reason("Suspended", f"{word} {path} is suspended")
+        reason = Reason("Suspended", f"{word} {path} is suspended{held}")
     starts = told.verdict == "Starting" and room == len(future.pods)
     verdict: Verdict = told.verdict
     if verdict == "Starting" or (verdict == "NeverFits" and room and obj["kind"] == "Job"):
         verdict = "FitsLater"  # pods of a Job end, and make room for its others
     if spec.get("suspend") and verdict != "NeverFits":
-        verdict = "FitsIf"
+        verdict = "FitsLater" if held else "FitsIf"
     ways = [_of_what_is_there(snapshot, obj, remedy) for remedy in told.remedies]
     if spec.get("suspend") and inquiry.remedies:
-        ways = _resumed(obj, ways, starts)
+        ways = [] if held else _resumed(obj, ways, starts)  # Kueue would suspend it again
     return replace(
         told,
         verdict=verdict,
@@ -151,16 +153,29 @@ def _is_there(snapshot: Snapshot, change: Obj) -> bool:
     return kind not in known or path in known[kind]
 
 
+def _kueue_text(snapshot: Snapshot, job: Obj) -> str:
+    """Why Kueue has suspended a Job, or the JobSet that made it; empty if it has not."""
+    gated = {"metadata": job["metadata"], "spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}}
+    held = kueue_hold(gated, snapshot.objects(KUEUE_WORKLOAD.key).values())
+    if held is None or not (held.workload or held.queue):
+        return ""
+    return f": Kueue holds it{f', see Workload {held.workload}' if held.workload else ''}: {held.state}"
+
+
 def _resumed(obj: Obj, ways: Sequence[Remedy], starts: bool) -> list[Remedy]:
-    """First that the Job is resumed; whatever else would help it helps with that."""
+    """First that the Job is resumed, or the JobSet that made it; whatever else would help it helps with that."""
     namespace, _, name = namespaced_name(obj).partition("/")
-    resume = patch("batch/v1", "Job", name, {"spec": {"suspend": False}}, namespace)
+    owner, version, kind = controller_of(obj) or {}, "batch/v1", "Job"
+    if owner.get("kind") == "JobSet":  # it would suspend its Job again
+        version, kind, name = str(owner["apiVersion"]), "JobSet", str(owner["name"])
+    resume = patch(version, kind, name, {"spec": {"suspend": False}}, namespace)
+    title = f"{kind.lower()} {name}"
     costs = "somebody suspended it for a reason" if starts else "somebody suspended it for a reason; its pods then wait"
-    first = Remedy("Resume", f"resume job {name}", (resume,), 0, starts, costs)
+    first = Remedy("Resume", f"resume {title}", (resume,), 0, starts and kind == "Job", costs)
     rest = [
         replace(
             remedy,
-            summary=f"{remedy.summary}, and resume job {name}",
+            summary=f"{remedy.summary}, and resume {title}",
             changes=(*remedy.changes, resume) if remedy.changes else (),
             command="",
         )
