@@ -187,7 +187,7 @@ def told(side: Side, namespace: str) -> dict[str, list[str]]:
     for pod in side.listed(namespace, "pods"):
         status = plain(pod["status"], side)
         status["conditions"] = sorted(status.get("conditions", ()), key=lambda one: str(one["type"]))
-        _drop_no_limit(status.get("resources") or {})
+        _drop_momentary(status)
         _tell_ends(status)
         found[pod["metadata"]["name"]] = json.dumps(status, indent=1, sort_keys=True).splitlines()
     events: dict[str, set[str]] = {}
@@ -198,13 +198,21 @@ def told(side: Side, namespace: str) -> dict[str, list[str]]:
     return {name: [*found.get(name, ()), *sorted(events.get(name, ()))] for name in found.keys() | events.keys()}
 
 
-def _drop_no_limit(resources: Obj) -> None:
-    """Drop what a kubelet tells of a control group of version 1 without a limit of memory: the largest number."""
-    limits = resources.get("limits", {})
-    if limits.get("memory") == "9007199254740988Ki":
-        del limits["memory"]
-    if not limits:
-        resources.pop("limits", None)
+def _drop_momentary(status: Obj) -> None:
+    """Drop of a pod's own resources what a kubelet tells for a while only, and all of a pod that has ended.
+
+    Storage is there until it looks at the running pod; the largest number is a group of version 1 without a limit.
+    """
+    resources = status.get("resources") or {}
+    if status.get("phase") in ("Succeeded", "Failed"):
+        status.pop("resources", None)
+    for kind in ("limits", "requests"):
+        amounts = resources.get(kind, {})
+        amounts.pop("ephemeral-storage", None)
+        if amounts.get("memory") == "9007199254740988Ki":
+            del amounts["memory"]
+        if not amounts:
+            resources.pop(kind, None)
 
 
 def _tell_ends(status: Obj) -> None:
