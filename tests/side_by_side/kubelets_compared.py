@@ -49,8 +49,8 @@ _QUESTIONS = ("attach", "cp", "exec", "logs")
 """Commands of kubectl whose answers are compared."""
 _NODE_ADDRESS = "198.51.100.77"
 """Of both nodes: no address of the loopback as kubelets take it, but on its device alone."""
-_PORTS = {"kubelet": "457", "haru": "458"}
-"""How the ports begin that servers in pods with the network of this machine have."""
+_PORTS = {"kubelet": "247", "haru": "248"}
+"""How the ports begin that servers in pods with the network of this machine have: none that clients are given."""
 _GROUPS = Path("/sys/fs/cgroup")
 _VARIES = re.compile(
     r"uid|resourceVersion|managedFields|[a-z]+Timestamp|[a-zA-Z]+Time|(started|finished)At|containerID|imageID|image"
@@ -61,7 +61,7 @@ _TEXTS = (
     (re.compile(r"\b[0-9a-f]{64}\b"), "ID"),
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)"), "TIME"),
     (re.compile(r"\b(in|back-off) \d[\dms.]*( \([\dms.]+ including waiting\))?"), r"\1 T"),
-    (re.compile(r"\b45[78](\d\d)\b"), r"PORT-\1"),
+    (re.compile(r"\b24[78](\d\d)\b"), r"PORT-\1"),
     (re.compile(r"(/containers/[a-z]+/)[0-9a-f]{8}\b"), r"\1START"),
     (re.compile(r"\d+ characters requested"), "N characters requested"),
     (re.compile(r"^\(combined from similar events\): "), ""),
