@@ -41,6 +41,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     other = ed25519.Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (tmp_path / "odd-key").write_bytes(other)
     (tmp_path / "text").write_text("this is no key")
+    (tmp_path / "latin").write_bytes(b"a: \xe9\n")
     return tmp_path
 
 
@@ -50,13 +51,29 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("", "the following arguments are required: --etcd-servers"),
         ("--etcd-servers http://127.0.0.1:9", "nobody could come in: name --client-ca-file, or --token-auth-file"),
         ("SERVERS --token-auth-file tokens", "no ServiceAccount would have a token: name --service-account-signing"),
-        ("--etcd-servers localhost:9 TOKENS", 'Invalid value: "localhost:9": write https://HOST:PORT'),
+        ("--etcd-servers localhost:9 TOKENS", '--etcd-servers: Invalid value: "localhost:9": write https://HOST:PORT'),
         ("--etcd-servers http://a:1,https://b:1 TOKENS", "either all servers use https or none does"),
         ("SERVERS KEY --token-auth-file absent", "--token-auth-file: absent: No such file"),
         ("SERVERS KEY --token-auth-file bad-tokens", 'bad-tokens: line 1: write token,user,uid,"group1,group2"'),
         ("SERVERS KEY --client-ca-file absent", "--client-ca-file: absent: No such file"),
-        ("SERVERS TOKENS --etcd-certfile key", "a client certificate and its key belong together"),
-        ("SERVERS TOKENS --etcd-cafile absent", "absent can not be read: No such file"),
+        ("SERVERS TOKENS --etcd-certfile key", "--etcd-certfile and --etcd-keyfile belong together"),
+        ("SERVERS TOKENS --etcd-cafile absent", "--etcd-cafile: absent: No such file"),
+        (
+            "SERVERS TOKENS --kubelet-certificate-authority latin",
+            "--kubelet-certificate-authority: latin: there is no certificate in it",
+        ),
+        (
+            "SERVERS TOKENS --encryption-provider-config latin",
+            "--encryption-provider-config: latin: this is no UTF-8 text",
+        ),
+        (
+            "SERVERS TOKENS --admission-control-config-file latin",
+            "--admission-control-config-file: latin: this is no UTF-8 text",
+        ),
+        (
+            "SERVERS TOKENS --audit-log-path - --audit-policy-file latin",
+            "--audit-policy-file: latin: this is no UTF-8 text",
+        ),
         ("SERVERS TOKENS --tls-cert-file key", "--tls-cert-file and --tls-private-key-file belong together"),
         ("SERVERS KEY --client-ca-file text", "--client-ca-file: text: holds no certificate in PEM, or a damaged one"),
         (

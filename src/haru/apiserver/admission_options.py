@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from haru.files import text_of
 from haru.kube import yaml
 from haru.kube.names import is_dns1123_label, is_dns1123_subdomain
 from haru.kube.pod_security.levels import MODES, Policy, Standard, parse_level, parse_version
@@ -41,7 +42,7 @@ class AdmissionOptions:
 def load_admission(path: Path) -> AdmissionOptions:
     """What the file says. Raises AdmissionConfigError."""
     try:
-        config = yaml.load(path.read_text())
+        config = yaml.load(text_of(path.read_bytes()))
     except OSError as error:
         raise AdmissionConfigError(f"{FLAG}: {path}: {error.strerror}") from None
     except ValueError as error:
@@ -133,7 +134,7 @@ def _limited(config: Any, where: str) -> tuple[Limited, ...]:
 
 def _file(path: Path, where: str) -> Any:
     try:
-        return yaml.load(path.read_text())
+        return yaml.load(text_of(path.read_bytes()))
     except OSError as error:
         raise AdmissionConfigError(f"{where}: {path}: {error.strerror}") from None
     except ValueError as error:

@@ -56,7 +56,7 @@ def kubelets_of(flags: argparse.Namespace) -> KubeletOptions:
     return KubeletOptions(
         _read(flags.kubelet_client_certificate, "--kubelet-client-certificate"),
         _read(flags.kubelet_client_key, "--kubelet-client-key"),
-        _read(flags.kubelet_certificate_authority, "--kubelet-certificate-authority"),
+        _authority(flags.kubelet_certificate_authority, "--kubelet-certificate-authority"),
         types or _TYPES,
         flags.kubelet_timeout,
     )
@@ -67,6 +67,18 @@ def _read(file: Path | None, flag: str) -> bytes:
         return file.read_bytes() if file is not None else b""
     except OSError as error:
         raise UsageError(f"{flag}: {file}: {error.strerror}") from None
+
+
+def _authority(file: Path | None, flag: str) -> bytes:
+    from cryptography import x509
+
+    data = _read(file, flag)
+    try:
+        if file is not None:
+            x509.load_pem_x509_certificates(data)
+    except ValueError:
+        raise UsageError(f"{flag}: {file}: there is no certificate in it") from None
+    return data
 
 
 def _seconds(text: str) -> float:

@@ -14,6 +14,7 @@ from typing import Any
 
 from haru.apiserver.audit.attributes import AuditAttributes
 from haru.apiserver.auth.user import UserInfo
+from haru.files import text_of
 from haru.kube import yaml
 from haru.kube.meta import Obj
 
@@ -142,7 +143,7 @@ def _is_below(path: str, pattern: str) -> bool:
 def load_policy(path: Path) -> Policy:
     """What the file says. Raises PolicyError."""
     try:
-        return parse_policy(yaml.load(path.read_text()))
+        return parse_policy(yaml.load(text_of(path.read_bytes())))
     except OSError as error:
         raise PolicyError(f"{FLAG}: {path}: {error.strerror}") from None
     except ValueError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from haru.files import text_of
 from haru.kube import yaml
 from haru.kube.durations import seconds_of
 from haru.kube.meta import Obj
@@ -38,7 +39,7 @@ class EncryptionError(ValueError):
 def load_encryption(path: Path) -> Sealing:
     """What the file says. Raises EncryptionError."""
     try:
-        text = path.read_text()
+        text = text_of(path.read_bytes())
         config = yaml.load(text)
         if path.stat().st_mode & 0o077:
             _LOG.warning("%s: %s holds keys, and others than its owner may read it: chmod 600 %s", FLAG, path, path)

@@ -62,22 +62,22 @@ class Credentials:
 
 
 def read_credentials(authority: Path | None, certificate: Path | None, key: Path | None) -> Credentials:
-    """Credentials out of files; raises `StoreError` that names the file."""
+    """Credentials out of files; raises `StoreError` that names the flag of `haru apiserver` and the file."""
     if (certificate is None) != (key is None):
-        raise StoreError("a client certificate and its key belong together: give both or none")
+        raise StoreError("--etcd-certfile and --etcd-keyfile belong together: give both or none")
     texts: list[bytes | None] = []
-    for path in (authority, certificate, key):
+    for flag, path in (("cafile", authority), ("certfile", certificate), ("keyfile", key)):
         try:
             texts.append(path.read_bytes() if path is not None else None)
         except OSError as error:
-            raise StoreError(f"{path} can not be read: {error.strerror}") from error
+            raise StoreError(f"--etcd-{flag}: {path}: {error.strerror}") from error
     return Credentials(*texts)
 
 
 def check_endpoints(endpoints: Sequence[str]) -> None:
     """Raises `StoreError` for what is no list of URLs of etcd."""
     if not endpoints:
-        raise StoreError("no etcd server is named: write https://HOST:PORT")
+        raise StoreError("--etcd-servers: no etcd server is named: write https://HOST:PORT")
     for endpoint in endpoints:
         parts = urlsplit(endpoint)
         try:
@@ -85,9 +85,11 @@ def check_endpoints(endpoints: Sequence[str]) -> None:
         except ValueError:
             good = False
         if not good or parts.path not in ("", "/"):
-            raise StoreError(f'Invalid value: "{endpoint}": write https://HOST:PORT')
+            raise StoreError(f'--etcd-servers: Invalid value: "{endpoint}": write https://HOST:PORT')
     if len({urlsplit(endpoint).scheme for endpoint in endpoints}) > 1:
-        raise StoreError(f'Invalid value: "{",".join(endpoints)}": either all servers use https or none does')
+        raise StoreError(
+            f'--etcd-servers: Invalid value: "{",".join(endpoints)}": either all servers use https or none does'
+        )
 
 
 class Connection:
