@@ -69,18 +69,41 @@ def test_list_of_one_workload_says_the_command_to_begin_with() -> None:
     assert listed(cluster(cpu=1)).text() == "nothing waits in namespace default"
 
 
+def pod_for(node: str, name: str, *claims: str, **spec: Any) -> Obj:
+    """A pod of the DaemonSet `agent`."""
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    return of("DaemonSet", "agent", pod(name, *claims, affinity=affinity, **spec))
+
+
 def test_pods_of_a_daemonset_that_wait_for_one_reason_each_on_its_node_are_one_row() -> None:
-    pods = []
-    for number in range(3):
-        field = {"key": "metadata.name", "operator": "In", "values": [f"cpu-{number}"]}
-        required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-        pods.append(of("DaemonSet", "agent", pod(f"agent-{number}", "gpu", affinity=affinity)))
+    pods = [pod_for(f"cpu-{number}", f"agent-{number}", "gpu") for number in range(3)]
     found = listed(cluster(dgx_h100=1, cpu=3), template(), *pods)
     assert [(row.what, row.pods, row.units) for row in found.rows] == [("daemonset/agent", 3, 3)]
     summary = "no device of class gpu.nvidia.com (the only node that the pod may go to)"
     assert found.rows[0].explanation.summary == summary
     assert found.rows[0].names == ("agent-0", "agent-1", "agent-2")
+
+
+def test_pods_of_a_daemonset_are_explained_once_for_what_their_nodes_say() -> None:
+    large = [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "5000"}}}]
+    pods = [pod_for(f"cpu-{number}", f"agent-{number}", containers=large) for number in range(5)]
+    made_by = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent", "namespace": "default", "uid": "default-agent"},
+        "spec": {"template": {"spec": {"containers": large}}},
+    }
+    done: list[tuple[int, int]] = []
+    world = cluster(cpu=5).changed(Cordon("cpu-4"))
+    found = listed(world, made_by, *pods, progress=lambda *numbers: done.append(numbers))
+    assert done == [(0, 2), (1, 2)]
+    (row, other) = found.rows
+    assert (row.pods, other.pods) == (4, 1)
+    assert row.remedy is not None and row.remedy.summary.startswith("ask for cpu ")
+    step = row.remedy.command
+    assert step.startswith("kubectl patch daemonset agent ") and "delete" not in step, "it makes its pods again itself"
 
 
 def test_row_of_a_gang_job_is_explained_by_the_name_of_the_job() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from haru.engine import Options, Overlay, Reason, Snapshot
-from haru.engine.plugins import device_demand_of
+from haru.engine.plugins import device_demand_of, named_nodes
 from haru.engine.state import PodInfo, namespaced_name, workload_of
 from haru.explain import hypothesis
 from haru.explain.diagnosis.quotas import MAKERS, lacking
@@ -171,7 +171,8 @@ def _class_of(snapshot: Snapshot, unit: Waiter, options: Options, *, by_labels: 
     group = unit.work.pod_group(snapshot)
     members = Counter(_pod_class(snapshot, pod, group, options, by_labels=by_labels) for pod in unit.pods)
     spec = {key: value for key, value in ((group or {}).get("spec") or {}).items() if key != "podGroupTemplateRef"}
-    return unit.work.group is not None, json.dumps(spec, sort_keys=True), frozenset(members.items())
+    asked = json.dumps(spec, sort_keys=True), frozenset(members.items())
+    return unit.work.group is not None, *asked, _said_by_own_node(snapshot, unit, options)
 
 
 def _pod_class(snapshot: Snapshot, pod: PodInfo, group: Obj | None, options: Options, *, by_labels: bool) -> object:
@@ -182,7 +183,24 @@ def _pod_class(snapshot: Snapshot, pod: PodInfo, group: Obj | None, options: Opt
     told = (get_condition(pod.obj, "PodScheduled") or {}).get("reason")
     gates = json.dumps(pod.spec.get("schedulingGates"))
     nominated = pod.status.get("nominatedNodeName")
-    return pod.shape, claims, labels, pod.priority, pod.scheduler_name, gates, owner, told, nominated
+    shape = pod.shape if (own := _own_node(pod)) is None else pod.shape.replace(json.dumps(own), "")
+    return shape, claims, labels, pod.priority, pod.scheduler_name, gates, owner, told, nominated
+
+
+def _own_node(pod: PodInfo) -> str | None:
+    """The node that a pod of a DaemonSet is for."""
+    names = named_nodes(pod) or () if (pod.controller or {}).get("kind") == "DaemonSet" else ()
+    return next(iter(names)) if len(names) == 1 else None
+
+
+def _said_by_own_node(snapshot: Snapshot, unit: Waiter, options: Options) -> object:
+    """What tells pods of one DaemonSet apart: what the scheduler says of each one's node, but for the node's name."""
+    own = _own_node(unit.pods[0]) if unit.work.group is None else None
+    if own is None:
+        return None
+    decision = unit.work.decide(snapshot, options)
+    failures = decision.diagnosis.nodes.get(own, ()) if decision.diagnosis is not None else ()
+    return decision.status, repr(failures).replace(own, ""), (unit.pods[0].controller or {}).get("uid")
 
 
 def _row_of(snapshot: Snapshot, units: Sequence[Waiter], asked: _Question, *, remedies: bool) -> PendingRow:

@@ -30,7 +30,7 @@ from haru.engine.plugins.dynamicresources.plugin import chosen_score, insufficie
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand
 from haru.engine.plugins.haruexpected.plugin import card_requests_of
-from haru.engine.plugins.nodeaffinity.plugin import names_nodes
+from haru.engine.plugins.nodeaffinity.plugin import named_nodes
 from haru.engine.plugins.registry import PRE_FILTER_PLUGINS
 from haru.engine.podgroup.filter_node import (
     Decoder,
@@ -118,7 +118,7 @@ class FilterResultCache:
             feasibility = self._cache.get_or_compute("nodes of refused domains", place, compute, limit)
         else:
             cache = self._cache if lasting and self._all_nodes else self._attempt_cache
-            if names_nodes(pod):
+            if named_nodes(pod) is not None:
                 feasibility = cache.get_or_compute("nodes of named ones", key, compute, min(limit, _MAX_NAMING))
             else:
                 feasibility = cache.get_or_compute("nodes", key, compute, limit)

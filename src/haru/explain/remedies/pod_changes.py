@@ -65,6 +65,8 @@ def _owner_changes(
     if kind == "ReplicaSet" and above is not None and above["kind"] == "Deployment":
         rolled = patch("apps/v1", "Deployment", above["name"], body, namespace)
         return (rolled,), f"deployment/{above['name']} makes all of its pods again"
+    if kind == "DaemonSet" and (owner["spec"].get("updateStrategy") or {}).get("type") != "OnDelete":
+        return (patch("apps/v1", kind, name, body, namespace),), f"daemonset/{name} makes its pods again"
     gone = [delete("v1", "Pod", p.key.name, namespace) for p in pods if (p.controller or {}).get("name") == name]
     return (patch("apps/v1", kind, name, body, namespace), *gone), f"{kind.lower()}/{name} makes the pods again"
 

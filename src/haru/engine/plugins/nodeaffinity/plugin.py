@@ -50,8 +50,11 @@ def added_node_affinity(added: Obj | None) -> NodeFilter | None:
     return lambda node: PASS if node_selector_matches(required, node.name, node.labels) else failure
 
 
-def _names(pod: PodInfo) -> frozenset[str] | None:
-    """Return the nodes that a pod's required node affinity names, as a DaemonSet's pods do; None if it names none."""
+def named_nodes(pod: PodInfo) -> frozenset[str] | None:
+    """Return the nodes that a pod's required node affinity names, as a DaemonSet's pods do; None if it names none.
+
+    Few other pods, if any, ask for the same nodes.
+    """
     required = pod.affinity("nodeAffinity").get(REQUIRED) or {}
     found: set[str] = set()
     for term in required.get("nodeSelectorTerms") or ():
@@ -60,11 +63,6 @@ def _names(pod: PodInfo) -> frozenset[str] | None:
             return None
         found |= set[str].intersection(*(set(field.get("values") or ()) for field in fields))
     return frozenset(found) if required.get("nodeSelectorTerms") else None
-
-
-def names_nodes(pod: PodInfo) -> bool:
-    """Whether a pod's required node affinity names nodes: few other pods, if any, ask for the same."""
-    return _names(pod) is not None
 
 
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -113,7 +111,7 @@ class NodeAffinity:
 
     def pre_filter(self, request: FilterRequest) -> PreFilterResult:
         """Reject a pod whose terms name different nodes; leave out the nodes that it does not name."""
-        names = _names(request.pod)
+        names = named_nodes(request.pod)
         if names == frozenset():
             return PreFilterResult(refuse(self.name, "NodeAffinityMismatch", "pod affinity terms conflict"))
         return PreFilterResult(nodes=names)
