@@ -262,6 +262,8 @@ def compared(sides: tuple[Side, Side], names: Sequence[str], number: int) -> int
                 print(f"{pod}, step {step + 1}:\n{text}", flush=True)
     for side, namespace in zip(sides, namespaces, strict=True):
         side.kubectl("-n", namespace, "delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
+        # What comes next is for a node that has recovered.
+        side.kubectl("wait", "node", side.node, "--for=condition=DiskPressure=False", "--timeout=120s")
     return len({pod for pod, _ in seen})
 
 
