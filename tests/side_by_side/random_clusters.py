@@ -109,8 +109,9 @@ class ClusterDraw:
         made["spec"] = {"taints": made["spec"]["taints"], "unschedulable": dice.one_in(8)}
         made["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
         if "kubelets" in self.dimensions:
-            sizes = [(name, dice.pick(0, 5, 300, 900) << 20) for name in IMAGES]
-            made["status"]["images"] = [{"names": [name], "sizeBytes": size} for name, size in sizes if size]
+            # Of one size everywhere: kube-scheduler believes the node that told it first.
+            sizes = zip(IMAGES, (300 << 20, 900 << 20), strict=True)
+            made["status"]["images"] = [{"names": [name], "sizeBytes": size} for name, size in sizes if dice.one_in(2)]
             made["status"]["declaredFeatures"] = [FEATURE] if dice.one_in(2) else []
         return made
 
