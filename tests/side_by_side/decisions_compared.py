@@ -126,8 +126,7 @@ class Play:
         first = await self._created([*unit.templates, *unit.claims])
         if first is None:
             return None
-        if unit.templates:
-            self._templates = {name_of(one): one for one in unit.templates}
+        self._templates |= {name_of(one): one for one in unit.templates}
         await asyncio.sleep(0.15)
         pods = await self._created(unit.pods)
         if not pods or not await self._cluster.make_claims(pods, self._templates):
