@@ -58,7 +58,7 @@ _MAX_NAMING = 32
 """Signatures that name nodes: each pod of a DaemonSet has one, and explanations try pods on one set after the other."""
 _MAX_PROFILES = 4
 _MAX_FAILURES = 1024
-_FEW = 8
+_FEW = 3
 """Fewer nodes than these are not sorted into classes."""
 _MANY = 500
 """For so many nodes of a class it pays to look up the devices of all nodes at once."""

@@ -15,11 +15,13 @@ from haru.engine.dra.allocator.allocation import gather
 from haru.engine.dra.allocator.node_devices import NodeDevices
 from haru.engine.dra.model.model import NodeView
 from haru.engine.equivalence.filter_results import FilterResultCache
+from haru.engine.equivalence.node_device_classes import classified_nodes_of
 from haru.engine.equivalence.node_feasibility import FeasibleNode, NextResult, NodeFeasibility
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand
 from haru.engine.podgroup.placed import Placed, assume
 from haru.engine.state.overlay import Overlay
+from haru.engine.state.partition import WHOLE
 from haru.engine.state.pod_info import PodInfo
 from haru.kube.meta import Obj
 
@@ -161,11 +163,14 @@ class PodBatch:
         if known is None:
             snapshot, features = self._overlay.snapshot, self._options.features
             view = NodeView(name, snapshot.nodes[name].labels)
-            views = gather(snapshot.devices, view, features)
-            known = self._node_devices[name] = (
-                NodeDevices(views, view, features),
-                not [view for view in views if not view.confined],
-            )
+            classified = classified_nodes_of(snapshot.classified_nodes, name)
+            sees_all = features.PartitionableDevices and snapshot.devices.partition is WHOLE
+            if classified is not None and sees_all and len(classified.views) == 1:
+                known = NodeDevices(classified.views, view, features), True
+            else:
+                views = gather(snapshot.devices, view, features)
+                known = NodeDevices(views, view, features), not [view for view in views if not view.confined]
+            self._node_devices[name] = known
         devices, local = known
         return candidate.answer.results_alike(devices, self._options.new_share_id), local
 
