@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.pod_info import PodInfo
-from haru.engine.state.reserved_for import owners_of, workload_of
+from haru.engine.state.reserved_for import owners_of, sole_user, sole_users, workload_of
 
 PODS, CLAIMS = ["a", "b", "c"], ["x", "y", "z"]
 OWNERS: list[Obj | None] = [None, {"kind": "Job", "name": "train", "uid": "u", "controller": True}]
@@ -35,6 +35,16 @@ def reserved(name: str, users: set[str], shared: bool) -> Obj:
     if shared:
         made["status"]["reservedFor"].append({"resource": "podgroups", "name": "g", "uid": "g"})
     return made
+
+
+def test_sole_users_of_many_claims_are_those_of_each() -> None:
+    plain = [reserved("x", {"a"}, shared=False), reserved("y", {"b"}, shared=False)]
+    nameless = reserved("z", {"c"}, shared=False)
+    del nameless["status"]["reservedFor"][0]["uid"]
+    others = [None, claim("z"), nameless, reserved("z", {"a"}, shared=True), reserved("z", set(), shared=True)]
+    for claims in (plain, *([*plain, other] for other in others)):
+        assert sole_users(claims) == [sole_user(one) for one in claims]
+    assert None not in sole_users(plain)
 
 
 @settings(max_examples=150, deadline=None)

@@ -15,7 +15,7 @@ from haru.engine.dra.placement import matches_node
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.dra.selectors.compiled_selectors import Selection, SelectionError
 from haru.engine.equivalence.device_signature import compared_value
-from haru.engine.equivalence.node_device_classes import SelectorFootprint
+from haru.engine.equivalence.node_device_classes import NodeDeviceClass, SelectorFootprint
 from haru.engine.preemption.node_occupancy import NodeOccupancy
 from haru.engine.state.cache import Snapshot
 
@@ -63,7 +63,7 @@ class DeviceClassifier:
             models = node_device_class.models
             if models in self._by_schemas:
                 return self._by_schemas[models]
-            if self._footprint.is_blind(node_device_class):
+            if self.is_blind(node_device_class):
                 if len(self._by_schemas) >= _MAX_SCHEMAS:
                     self._by_schemas.clear()
                 found = self._by_schemas[models] = self._classify(occupancy)
@@ -72,6 +72,14 @@ class DeviceClassifier:
         if known is None or known[0] != occupancy.views or known[1] is not info.labels:
             known = self._known[info.name] = occupancy.views, info.labels, self._classify(occupancy)
         return known[2]
+
+    def known_classes(self, node_device_class: NodeDeviceClass) -> DeviceClasses | None:
+        """Return the classes of all nodes of this class; None if they are not known, or not the same."""
+        return self._by_schemas.get(node_device_class.models)
+
+    def is_blind(self, node_device_class: NodeDeviceClass) -> bool:
+        """Tell whether the claims cannot tell nodes of this class apart, device by device."""
+        return self._footprint.is_blind(node_device_class)
 
     def _classify(self, occupancy: NodeOccupancy) -> DeviceClasses | None:
         """Classify the devices of one node."""

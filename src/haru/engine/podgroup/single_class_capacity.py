@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
-from operator import floordiv, methodcaller, sub
+from operator import floordiv, ge, methodcaller, sub
 from weakref import ref
 
 from haru.engine.dra.allocated_state import AllocatedState
@@ -19,6 +19,7 @@ from haru.engine.dra.errors import GaveUp
 from haru.engine.dra.model.model import NodeView
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.equivalence.device_classifier import DeviceClassifier
+from haru.engine.equivalence.node_device_classes import NodeDeviceClass
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.prefilter import counts_devices
 from haru.engine.podgroup.filter_node import Decoder
@@ -34,6 +35,9 @@ _TOPIC = "single-class capacity"
 _MANY = 1 << 30
 _PODS = "pods"
 _MAX_KINDS = 4096
+
+NodeKind = tuple[InternedId, NodeDeviceClass]
+"""What is equal for nodes that no filter tells apart but by their pods, with as many devices taken."""
 
 
 @dataclass(slots=True)
@@ -90,6 +94,8 @@ class SingleClassCapacity:
             self._results.forget(base.devices.classes)
         self.kept = self._results.kept.setdefault(self.most, DecisionCache())
         """What is counted for members of this class, of which a node may take so many, kept for later decisions."""
+        self.full_kinds: dict[NodeKind, bool | None] = self.kept.get_or_compute("full kinds", None, dict)
+        """By kind, of which no node takes a member: `fits_when_empty` of all its nodes; None where each tells it."""
         # By name, for a state of the node that may be over: it is not to be kept, with its pods.
         self._counts_by_node: dict[str, tuple[ref[NodeOccupancy], int]]
         self._counts_by_node = self.kept.get_or_compute("counts", None, dict)
@@ -203,6 +209,35 @@ class SingleClassCapacity:
             return fits()
         key = info.spec.kind, self._classifier.device_classes(occupancy) if self._claims else None
         return self.kept.get_or_compute("empty nodes", key, fits, _MAX_KINDS)
+
+    def find_full_kind(self, kind: NodeKind, occupancy: NodeOccupancy) -> None:
+        """Note in `full_kinds` what the first node of a kind tells. Raises as `count` does."""
+        node_device_class, fits = kind[1], None
+        if self._plan.general and node_device_class.free < self.least and self._classifier.is_blind(node_device_class):
+            fits = self.fits_when_empty(occupancy)
+        if len(self.full_kinds) >= _MAX_KINDS:
+            self.full_kinds.clear()
+        self.full_kinds[kind] = fits
+
+    def fits_without(self, kind: NodeKind, info: NodeInfo, pods: Collection[PodInfo], freed: int) -> bool | None:
+        """Tell whether a full node takes a member without some pods, which frees so many devices; None if unknown."""
+        spec_kind, node_device_class = kind
+        free, results = node_device_class.free, self._results
+        if not self._plan.general or free >= self.least:
+            return None
+        classes = self._classifier.known_classes(node_device_class)
+        if classes is None:
+            return None  # a selector may fail there
+        if free + freed < self.least:
+            return False
+        if len(classes.masks) != 1 or not results.feasible_kinds.get(spec_kind):
+            return None
+        served = results.served.get((classes.kind, free + freed))
+        if served is None or not served.count:
+            return None
+        amounts = self.free_of(info)
+        self.add(amounts, pods)
+        return all(map(ge, amounts, self._amounts))
 
     def _find(self, served: _Served, occupancy: NodeOccupancy, taken: int, most: int) -> None:
         node = NodeView(occupancy.info.name, occupancy.info.labels)

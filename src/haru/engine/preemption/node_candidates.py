@@ -8,7 +8,7 @@ Source: KEP-268 (how nodes compare); the bound is our own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from haru.engine.dra.errors import AllocationError
@@ -46,13 +46,14 @@ class NodeCandidates:
         self._priority = preemptor.priority
         self._search = search
         self._index = VictimIndex.of(base, groups=preemptor.info.options.gates.groups)
-        self._units_on = self._index.known_on
+        self._units_on: dict[str, tuple[DisruptionUnit, ...]] = {}
+        """By node that was looked at: what the index tells of it."""
         self._filters_units = bool(preemptor.info.options.preemption.minimum_run_time)
         self._reorders = bool(search.evicted or base.objects("PodDisruptionBudget"))
         # Steps are those of all units on a node, in the order of their importance.
         self._counter = None if self._filters_units or search.evicted else search.node_counter(self._index)
 
-    def nodes_with_units(self, names: Sequence[str]) -> Iterable[str]:
+    def nodes_with_units(self, names: Sequence[str]) -> Sequence[str]:
         """Return those of some nodes on which the pod may evict something, if these are few; else all of them."""
         units = self._index.below(self._priority)
         if len(units) > len(names) // _FEW:
@@ -70,21 +71,36 @@ class NodeCandidates:
     def exceeds(self, node: str, cost: Cost) -> bool:
         """Tell whether a node is known to be a candidate that costs more than this, by its least important unit alone.
 
-        It is where the pod may evict all that is there, and fits on the empty node: nothing else is looked at.
+        It is where the pod fits without all that it may evict there, as far as counts tell: no step is looked for.
         """
         if self._counter is None or self._reorders:
             return False
         units = self._units_on.get(node) or self._index.units_on(node)
         try:
-            dear = units[0].priority < self._priority and units[-1].cost > cost
-            return dear and self._counter.fits_when_empty(node, units)
+            if units[-1].cost <= cost:
+                return False
+            if units[0].priority < self._priority:
+                return self._counter.fits_when_empty(node, units)
+            return self._counter.fits_below(node, units, self._priority) is True
         except (AllocationError, OutOfBudgetError):
             return False
+
+    def look_at(self, nodes: Sequence[str]) -> None:
+        """Look together at what the other methods have to know of these nodes."""
+        found, priority = self._index.units_on_each(nodes), self._priority
+        self._units_on.update(found)
+        if self._counter is not None and not self._reorders:
+            lesser = {node: units for node, units in found.items() if units and units[-1].priority < priority}
+            self._counter.look_at(lesser)
 
     def candidate(self, node: str) -> NodeCandidate | None:
         """Return a node as a candidate; None if evictions do not make the pod fit. Raises UnansweredError."""
         order = reprieve_order(self._base, self.units(node), self._search.evicted) if self._reorders else None
         if self._counter is not None and (order is None or not order.guarded):
+            units = self._units_on.get(node) or self._index.units_on(node)
+            some_stay = units[0].priority >= self._priority
+            if some_stay and self._counter.fits_below(node, units, self._priority) is False:
+                return None
             try:
                 steps = self._counter.steps_of_full(node)
                 if steps is not None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from haru.engine.dra.allocated_state import PoolUse
 from haru.engine.dra.errors import AllocationError
 from haru.engine.equivalence.node_device_classes import all_of, classified_nodes_of
 from haru.engine.podgroup.member_capacity import MemberCapacity
 from haru.engine.podgroup.search_budget import OutOfBudgetError
-from haru.engine.podgroup.single_class_capacity import SingleClassCapacity
+from haru.engine.podgroup.single_class_capacity import NodeKind, SingleClassCapacity
 from haru.engine.preemption.disruption_units import DisruptionUnit, Rank
 from haru.engine.preemption.dry_run import EvictionDryRun
 from haru.engine.preemption.initial_counts import InitialCounts
@@ -22,6 +23,7 @@ from haru.engine.preemption.removal_steps import RemovalSteps, Step
 from haru.engine.preemption.removal_timeline import Removal, RemovalTimeline
 from haru.engine.preemption.victim_index import VictimIndex
 from haru.engine.state.cache import Snapshot
+from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
 
 _MAX_NODE_SETS = 8
@@ -45,6 +47,18 @@ class NodeState(NamedTuple):
     domain: int
     taken: int
     free: list[int] | None
+
+
+class _Seen(NamedTuple):
+    """A node with its units, on which each device is free without the pods, all of which are of these units.
+
+    Of any other node nothing but the units is known.
+    """
+
+    units: Sequence[DisruptionUnit]
+    info: NodeInfo | None = None
+    uses: tuple[PoolUse, ...] = ()
+    kind: NodeKind | None = None
 
 
 class NodeCounter:
@@ -72,6 +86,9 @@ class NodeCounter:
         self._steps: dict[str, RemovalSteps] = KeptByNode.of(base, occupancies, ("steps", counter.kept))
         self._emptied: dict[str, tuple[Sequence[DisruptionUnit], bool]]
         self._emptied = KeptByNode.of(base, occupancies, ("emptied", counter.kept))
+        self._seen: dict[str, _Seen] = KeptByNode.of(base, occupancies, "seen")
+        self._fits_below: dict[str, tuple[Sequence[DisruptionUnit], int, bool | None]]
+        self._fits_below = KeptByNode.of(base, occupancies, ("fits below", counter.kept))
         self._dry_run: EvictionDryRun | None = None
         self._units: Sequence[DisruptionUnit] = ()
         self._removed = bytearray()
@@ -139,12 +156,46 @@ class NodeCounter:
             return self._new_steps(node, 0) if self.count_by_arithmetic(node) == 0 else None
         return None if known.initial_count else known
 
+    def look_at(self, nodes: Mapping[str, Sequence[DisruptionUnit]]) -> None:
+        """Note what `fits_when_empty` tells of nodes with these units; of many it is told for fewer steps."""
+        if not self._counter.least:
+            return  # full nodes are those that lack devices
+        seen = self._seen
+        unknown = {name: units for name, units in nodes.items() if name not in seen or seen[name].units is not units}
+        if not unknown:
+            return
+        seen.update({name: _Seen(units) for name, units in unknown.items()})
+        for name, info, classified in self._occupancies.free_without_pods(self._base, list(unknown)):
+            units = unknown[name]
+            if sum([1 if unit.group is None else len(unit.on(name)) for unit in units]) >= len(info.pods):
+                seen[name] = _Seen(units, info, classified.uses, (info.spec.kind, classified.node_device_class))
+
     def fits_when_empty(self, node: str, units: Sequence[DisruptionUnit]) -> bool:
         """Tell whether a full node is known to take a member once all `units` of the index on it are removed."""
+        seen = self._seen.get(node)
+        if seen is not None and seen.units is units and (kind := seen.kind) is not None:
+            if kind not in self._counter.full_kinds:
+                self._counter.find_full_kind(kind, self._occupancies.occupancy(self._base, node))
+            if (found := self._counter.full_kinds[kind]) is not None:
+                return found
         known = self._emptied.get(node)
         if known is None or known[0] is not units:
             known = self._emptied[node] = units, self._fits_without(units, node)
         return known[1]
+
+    def fits_below(self, node: str, units: Sequence[DisruptionUnit], priority: int) -> bool | None:
+        """Tell whether a full node takes a member once its units below a priority are removed; None if steps tell."""
+        seen = self._seen.get(node)
+        if node in self._steps or seen is None or seen.units is not units or seen.info is None or seen.kind is None:
+            return None
+        below = [unit for unit in units if unit.priority < priority]
+        known = self._fits_below.get(node)
+        if known is None or known[0] is not units or known[1] != len(below):
+            pods = [pod for unit in below for _, pod in unit.on(node)]
+            freed = self._occupancies.freed_devices(seen.uses, {pod.key.uid for pod in pods})
+            fits = self._counter.fits_without(seen.kind, seen.info, pods, freed)
+            known = self._fits_below[node] = units, len(below), fits
+        return known[2]
 
     def _fits_without(self, units: Sequence[DisruptionUnit], node: str) -> bool:
         """Tell whether these are all that is on a full node, and a member is known to fit without them."""

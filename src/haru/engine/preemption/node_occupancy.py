@@ -11,23 +11,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 from haru.engine.dra.allocated_state import AllocatedState, PoolUse
 from haru.engine.dra.model.model import NodeView
 from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.dra.pools.pools import PoolView
-from haru.engine.equivalence.node_device_classes import NodeDeviceClass, classified_nodes_of
+from haru.engine.equivalence.node_device_classes import ClassifiedNode, NodeDeviceClass, all_of, classified_nodes_of
 from haru.engine.preemption.change_log import ChangeLog
 from haru.engine.preemption.dry_run import claim_users, promised_members
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing, mark_of, values_of, written_since
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.partition import WHOLE
-from haru.engine.state.reserved_for import sole_user
+from haru.engine.state.reserved_for import sole_user, sole_users
 from haru.kube.meta import Obj
 
 _TOPIC = "node occupancies"
+_UID = attrgetter("key.uid")
 
 
 class NodeOccupancy:
@@ -169,6 +171,50 @@ class NodeOccupancies:
         uids = {pod.key.uid for pod in pods.values()}
         uids.difference_update(("", *[pod.key.uid for pod, _ in promised_members(base, pods.values())]))
         return uids.issuperset(map(self._users.__getitem__, claims))
+
+    def free_without_pods(self, base: Snapshot, names: Sequence[str]) -> Iterator[tuple[str, NodeInfo, ClassifiedNode]]:
+        """Yield those of many nodes for which `frees_all` is true, with their classes, but for nodes without a class.
+
+        It takes a fifth of the steps, as the claims of all are followed together.
+        """
+        known = base.classified_nodes
+        if known is None or not self._partitionable or base.devices.partition is not WHOLE:
+            return
+        found = [
+            (name, node, classified, set(chain.from_iterable(chain.from_iterable(held))))
+            for name, node, classified in zip(names, values_of(base.nodes, names), all_of(known, names), strict=True)
+            if node is not None and classified is not None
+            for held in ([use.devices.values() for use in classified.uses],)
+        ]
+        self._follow_all(base, found)
+        user_of = self._users.__getitem__
+        for name, node, classified, claims in found:
+            pods = node.pods.values()
+            uids = set(map(_UID, pods))
+            uids.discard("")
+            if base.promised:
+                uids.difference_update([pod.key.uid for pod, _ in promised_members(base, pods)])
+            if uids.issuperset(map(user_of, claims)):
+                yield name, node, classified
+
+    def freed_devices(self, uses: Iterable[PoolUse], uids: Collection[str]) -> int:
+        """Count the devices that the removal of some pods frees on a node that `free_without_pods` yielded."""
+        holders = list(chain.from_iterable([use.devices.values() for use in uses]))
+        claims = list(chain.from_iterable(holders))
+        if len(claims) > len(holders):
+            claims = list(chain.from_iterable([held for held in holders if len(held) == 1]))
+        return sum(map(uids.__contains__, map(self._users.__getitem__, claims)))
+
+    def _follow_all(self, base: Snapshot, nodes: Sequence[tuple[str, NodeInfo, ClassifiedNode, set[str]]]) -> None:
+        """Follow the claims that hold devices of some nodes."""
+        on, unknown = self._on, list[str]()
+        for name, _, _, claims in nodes:
+            if on.keys().isdisjoint(claims):
+                on.update(dict.fromkeys(claims, name))
+                unknown += claims
+            else:
+                self._follow(base, name, claims)
+        self._users.update(zip(unknown, sole_users(values_of(base.claims, unknown)), strict=True))
 
     def _follow(self, base: Snapshot, name: str, claims: Collection[str]) -> None:
         """Follow the claims that hold devices of a node."""

@@ -48,6 +48,8 @@ STILL_NOT = "still not schedulable"
 _ENOUGH_PERCENT = 10
 _ENOUGH = 100
 """Limits on the number of candidate nodes, absolute and in percent of all (KEP-268's defaults)."""
+_TOGETHER = _ENOUGH // 2
+"""So many nodes are looked at together."""
 _TOLD = 20
 """Up to so many nodes are asked what refuses the pod there after all evictions, which only the message says."""
 _CLUSTER_WIDE_FAILURES = frozenset(
@@ -152,18 +154,24 @@ def _nodes_with_units(
     names, pod = base.node_names, preemptor.info.members[0]
     start = crc32(f"{preemptor.info.options.seed}/{pod.key.path}".encode()) % max(1, len(names))
     last: Sequence[FilterFailure] = ()
-    helpful = False
-    for name in candidates.nodes_with_units((*names[start:], *names[:start])):
-        failures = refusals.get(name, ())
-        if failures is not last:  # equal nodes share them
-            last, helpful = failures, _is_helpful(failures)
-        if not helpful:
-            texts[name] = (NOT_HELPFUL,)
-            continue
-        if not candidates.has_units(name):
-            texts[name] = (NO_VICTIMS,)
-            continue
-        yield name
+    is_helpful = False
+    ordered = candidates.nodes_with_units((*names[start:], *names[:start]))
+    for begin in range(0, len(ordered), _TOGETHER):
+        helpful: list[str] = []
+        for name in ordered[begin : begin + _TOGETHER]:
+            failures = refusals.get(name, ())
+            if failures is not last:  # equal nodes share them
+                last, is_helpful = failures, _is_helpful(failures)
+            if is_helpful:
+                helpful.append(name)
+            else:
+                texts[name] = (NOT_HELPFUL,)
+        candidates.look_at(helpful)
+        for name in helpful:
+            if candidates.has_units(name):
+                yield name
+            else:
+                texts[name] = (NO_VICTIMS,)
 
 
 def _tell_what_is_left(

@@ -56,7 +56,7 @@ class VictimIndex:
         ] = {}  # with the nodes that have pods of the group
         self._whole_on: dict[str, set[GroupKey]] = {}
         self._promised_on: dict[str, set[GroupKey]] = {}  # by node, where there are any: groups with promised members
-        self.known_on: dict[str, tuple[DisruptionUnit, ...]] = {}
+        self._known_on: dict[str, tuple[DisruptionUnit, ...]] = {}
         """By node that was asked for: what `units_on` returns."""
         self._least: dict[str, Rank] = {}
         """By node, where it was asked for: the rank of its least important unit."""
@@ -82,12 +82,17 @@ class VictimIndex:
 
     def units_on(self, node: str) -> tuple[DisruptionUnit, ...]:
         """Return all units with pods on a node, most important first; the same object while these stay."""
-        found = self.known_on.get(node)
+        found = self._known_on.get(node)
         if found is None:
             wholes = [self._whole[key][0] for key in self._whole_on.get(node, ())]
             units = sorted((*self._single.get(node, ()), *wholes), key=_RANK)
-            found = self.known_on[node] = tuple(units)
+            found = self._known_on[node] = tuple(units)
         return found
+
+    def units_on_each(self, nodes: Iterable[str]) -> dict[str, tuple[DisruptionUnit, ...]]:
+        """Return `units_on` of each node."""
+        known = self._known_on
+        return {node: known.get(node) or self.units_on(node) for node in nodes}
 
     def least_rank_on(self, node: str) -> Rank | None:
         """Return the rank of the least important unit with a pod on a node; None without any."""
@@ -204,7 +209,7 @@ class VictimIndex:
 
     def _forget(self, nodes: Collection[str]) -> None:
         for name in nodes:
-            self.known_on.pop(name, None)
+            self._known_on.pop(name, None)
         self.changes.add(nodes)
 
 

@@ -32,6 +32,8 @@ _UNKNOWN: Mark = (None, 0, frozenset())
 
 _BUCKETS = 256
 _MASK = _BUCKETS - 1
+_SEVERAL = 8
+"""From so many keys on it pays to look them up together."""
 _EMPTY: dict[str, Any] = {}
 """What all buckets share that nobody has written to."""
 _EMPTY_BUCKETS = (_EMPTY,) * _BUCKETS
@@ -101,12 +103,15 @@ class FrozenMap(Mapping[str, V]):
     def values_of(self, keys: Iterable[str], default: Any = None) -> list[V | None]:
         """The values of many keys, the default for what is not there."""
         buckets = self._buckets or _EMPTY_BUCKETS
-        if isinstance(keys, Sequence) and len(keys) > self._size >> 2:
-            # To put the buckets together is cheaper than to find the bucket of each of so many keys.
-            whole: dict[str, V] = {}
-            for bucket in buckets:
-                whole.update(bucket)
-            return list(map(whole.get, keys, repeat(default)))
+        if isinstance(keys, (list, tuple)) and len(keys) >= _SEVERAL:
+            if len(keys) > self._size >> 2:
+                # To put the buckets together is cheaper than to find the bucket of each of so many keys.
+                whole: dict[str, V] = {}
+                for bucket in buckets:
+                    whole.update(bucket)
+                return list(map(whole.get, keys, repeat(default)))
+            hashes = map(crc32, map(str.encode, keys))
+            return [buckets[hashed & _MASK].get(key, default) for key, hashed in zip(keys, hashes, strict=True)]
         return [buckets[crc32(key.encode()) & _MASK].get(key, default) for key in keys]
 
     def difference(self, other: FrozenMap[V]) -> set[str]:

@@ -8,7 +8,10 @@ Source: KEP-4381 (`status.reservedFor`), KEP-5729 (a PodGroup as consumer); work
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from haru.engine.state.cow_map import CowMap, FrozenMap
@@ -19,6 +22,7 @@ from haru.kube.meta import Obj
 PODS, POD_GROUPS = "pods", "podgroups"
 _KEPT = "kept"
 _NAME_KEY = "metadata.name"
+_STATUS, _RESERVED_FOR, _RESOURCE, _UID = map(itemgetter, ("status", "reservedFor", "resource", "uid"))
 
 
 def consumer_key(resource: str, namespace: str, name: str) -> str:
@@ -44,6 +48,16 @@ def sole_user(claim: Obj | None) -> str | None:
     except (KeyError, TypeError, ValueError):
         return None  # there is no claim, no status, or not one entry
     return entry.get("uid") if entry.get("resource") == PODS else None
+
+
+def sole_users(claims: Sequence[Any]) -> list[str | None]:
+    """`sole_user` of each; where all are reserved for one pod each, as mostly, no claim costs a call."""
+    with suppress(KeyError, TypeError):
+        lists = list(map(_RESERVED_FOR, map(_STATUS, claims)))
+        entries = list(chain.from_iterable(lists))
+        if set(map(len, lists)) <= {1} and set(map(_RESOURCE, entries)) <= {PODS}:
+            return list(map(_UID, entries))
+    return list(map(sole_user, claims))
 
 
 @dataclass(frozen=True, slots=True)
