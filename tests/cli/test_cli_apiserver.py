@@ -74,6 +74,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "SERVERS TOKENS --audit-log-path - --audit-policy-file latin",
             "--audit-policy-file: latin: this is no UTF-8 text",
         ),
+        ("SERVERS TOKENS --advertise-address lab", '--advertise-address: Invalid value: "lab": write an IP address'),
         ("SERVERS TOKENS --tls-cert-file key", "--tls-cert-file and --tls-private-key-file belong together"),
         ("SERVERS KEY --client-ca-file text", "--client-ca-file: text: holds no certificate in PEM, or a damaged one"),
         (

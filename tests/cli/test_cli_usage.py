@@ -81,6 +81,9 @@ CASES: list[tuple[list[str], list[str]]] = [
     (["explain", "pod/a", "-f", "."], ["broken.yaml", "line"]),  # the manifests of a directory
     (["explain", "pod/a", "-f", "broken.yaml"], ["broken.yaml", "line"]),
     (["explain", "pod/a", "-f", "file"], ["file", "kind"]),
+    (["explain", "pod/a", "-l", "app=a"], ["pod/a and --selector", "leave one of them out"]),
+    (["fleet", "--profile", "cpu:1", "--name-prefix", "A_"], ['--name-prefix: Invalid value: "A_"', "lowercase"]),
+    (["fleet", "--profile", "cpu:1", "--name", "A B"], ['--name: Invalid value: "A B"', "label"]),
     (["explain", "pod/a", "-f", ""], ['""', "is a variable of the shell empty?"]),
     (["explain", "pod/a", "-f", "twice.txt"], ["twice.txt", 'line 2: key "a" already set']),
     (

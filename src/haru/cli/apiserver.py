@@ -46,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serving.add_argument(
         "--secure-port", type=port_number, default=6443, metavar="PORT", help="port (default 6443; 0: any free port)"
     )
-    serving.add_argument("--advertise-address", default="", metavar="IP", help="IP at which pods reach this replica")
+    serving.add_argument(
+        "--advertise-address", type=ip_address, metavar="IP", help="IP at which pods reach this replica"
+    )
     serving.add_argument("--tls-cert-file", type=Path, metavar="FILE", help="serving certificate")
     serving.add_argument("--tls-private-key-file", type=Path, metavar="FILE", help="private key of that certificate")
     serving.add_argument(
@@ -163,7 +165,7 @@ def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
         ServingOptions(
             flags.bind_address,
             flags.secure_port,
-            flags.advertise_address,
+            flags.advertise_address or "",
             flags.tls_cert_file,
             flags.tls_private_key_file,
             flags.cert_dir or default_data_dir().parent / "apiserver",

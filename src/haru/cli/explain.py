@@ -89,6 +89,8 @@ def run(options: argparse.Namespace) -> int:
     options.wide = options.wide or options.output == "wide"
     is_list = not about or parse_listed(about) is not None
     is_subject = not is_list and parse_place(about) is None
+    if options.selector and not is_list:
+        raise UsageError(f"{about} and --selector: leave one of them out")
     if is_subject:
         parse_subject(about)  # a mistake is told before a cluster is asked
     if not is_subject or (options.output == "text" and not options.wide):

@@ -17,7 +17,7 @@ from haru.kube import node_taints
 from haru.kube.errors import suppress_status
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj, controller_of, key_of, labels_of, name_of, namespace_of, uid_of
-from haru.kube.names import names_text
+from haru.kube.names import is_dns1123_subdomain, is_label_value, names_text
 from haru.simulated_nodes.nodes import LEASE_NAMESPACE, LEASES, NODES
 
 Nodes = list[tuple[Profile, str]]
@@ -47,7 +47,16 @@ def selector_of(fleet: str) -> str:
 
 
 def fleet_nodes(fleet: str, profiles: Iterable[tuple[Profile, int]], prefix: str, labels: Mapping[str, str]) -> Nodes:
-    """List (profile, node name) of a fleet: the names are PREFIX, the profile's name and a number."""
+    """List (profile, node name) of a fleet: the names are PREFIX, the profile's name and a number.
+
+    Raises FleetError for a name that no label can have, and for a prefix with which no Node's name begins.
+    """
+    for flag, text, complaints in (
+        ("--name", fleet, is_label_value(fleet)),
+        ("--name-prefix", prefix, is_dns1123_subdomain(f"{prefix}x")),
+    ):
+        if complaints:
+            raise FleetError(f'{flag}: Invalid value: "{text}": {complaints[0]}')
     nodes = []
     for profile, count in profiles:
         own = replace(profile, labels={**profile.labels, **labels, FLEET_LABEL: fleet})
