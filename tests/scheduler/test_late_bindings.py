@@ -21,7 +21,8 @@ async def _reserve(bench: Bench, claim: str, pod: Obj) -> None:
     await bench.api.patch(CLAIMS, claim, {"status": status}, NS, "merge", "status")
 
 
-def test_late_binding_after_claim_release_is_refused() -> None:
+@pytest.mark.parametrize("is_told", [False, True], ids=["", "nothing is new to tell of the pod"])
+def test_late_binding_after_claim_release_is_refused(is_told: bool) -> None:
     """A scheduler sends a binding and dies; the next one finds no place and frees the claim; then the binding comes."""
 
     async def scenario(bench: Bench) -> None:
@@ -33,6 +34,10 @@ def test_late_binding_after_claim_release_is_refused() -> None:
         await asyncio.sleep(1)
         await bench.kill()
         pod = await bench.pod("p", claim="mine", nodeSelector={"kubernetes.io/hostname": "n2"})
+        if is_told:
+            await bench.start_scheduler()
+            await asyncio.sleep(5)
+            await bench.kill()
         await _reserve(bench, "mine", pod)
         pod = await bench.api.get(PODS, "p", NS)
         late = {

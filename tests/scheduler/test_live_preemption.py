@@ -236,11 +236,51 @@ def test_preemptor_runs_and_the_rest_of_a_group_goes_though_the_scheduler_dies_b
         await asyncio.sleep(0.3)
         (first,) = await going(bench)
         await bench.kill()
-        bench.faulty.rate = 0.0
         await bench.delete(first)
+        bench.faulty.rate = 0.0
         await bench.start_scheduler()
         await bench.eventually_bound("urgent", seconds=2)
         assert await going(bench) == {*old} - {first}
+
+    play(scenario)
+
+
+def test_eviction_of_a_group_that_began_before_a_restart_is_tried_until_it_succeeds() -> None:
+    """The scheduler died after its first mark; the next one can mark no other for far longer than it would else try."""
+
+    async def scenario(bench: Bench) -> None:
+        old = await occupied_by_gang(bench, "old", 3)
+        await bench.kill()
+        mark = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        await bench.api.patch(PODS, old[1], {"status": {"conditions": [mark]}}, NS, "strategic", "status")
+        bench.faulty.kinds, bench.faulty.rate = ("refuse 503",), 1.0
+        bench.faulty.only = lambda method, path: method == "PATCH" and path.endswith(f"/{old[0]}/status")
+        await bench.start_scheduler()
+        await asyncio.sleep(30)
+        bench.faulty.rate = 0.0
+        await asyncio.sleep(6)
+        assert await going(bench) == {*old}
+
+    play(scenario)
+
+
+def test_eviction_of_one_pod_of_a_group_takes_no_other_after_a_restart() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node(cpu=3)
+        policy = {"schedulingPolicy": {"basic": {}}, "priorityClassName": "low"}
+        await bench.create(GROUPS, {"metadata": {"name": "old"}, "spec": policy})
+        old = [f"old-{number}" for number in range(3)]
+        for name in old:
+            await bench.pod(name, group="old", priorityClassName="low")
+        await bench.eventually_bound(*old, seconds=1)
+        await bench.pod("urgent", priorityClassName="high")
+        await asyncio.sleep(1)
+        (first,) = await going(bench)
+        await bench.kill()
+        await bench.start_scheduler()
+        await asyncio.sleep(20)
+        assert await going(bench) == {first}
 
     play(scenario)
 
