@@ -1,5 +1,7 @@
 """Garbage collection, namespaces and service accounts against the API server."""
 
+import asyncio
+
 import pytest
 from controller_cluster import pod_body
 
@@ -330,6 +332,20 @@ async def test_nothing_of_a_namespace_goes_before_its_pods(cluster):
         return await cluster.get(NAMESPACES, "ns") is None
 
     await cluster.eventually(gone)
+
+
+async def test_what_is_in_a_deleted_namespace_can_be_deleted_after_it(cluster):
+    """As `kubectl delete -f` does, whose manifest begins with the namespace."""
+    await config_map(cluster, "a")
+    await cluster.start("namespace-controller")
+    began = asyncio.get_running_loop().time()
+    await cluster.client.delete(NAMESPACES, "ns")
+
+    async def gone():
+        return await cluster.get(CONFIG_MAPS, "a", "ns") is None
+
+    await cluster.eventually(gone)
+    assert asyncio.get_running_loop().time() - began >= 0.9
 
 
 async def test_every_namespace_gets_default_service_account(cluster):

@@ -21,6 +21,8 @@ from haru.kube.kinds import Kind
 from haru.kube.meta import Obj, is_being_deleted, name_of, set_condition, uid_of
 
 FINALIZER = "kubernetes"
+_GRACE_SECONDS = 1.0
+"""Whoever deletes a namespace with what is in it, as `kubectl delete -f` does, is to find that, too."""
 _LOOK_AGAIN_SECONDS = 2.0
 _KINDS_SECONDS = 30.0
 # Condition -> reason when it is True, reason and message when it is False.
@@ -68,7 +70,7 @@ class NamespaceController(Controller):
 
     def _changed(self, namespace: Obj) -> None:
         if is_being_deleted(namespace):
-            self.queue.add(name_of(namespace))
+            self.queue.add_after(name_of(namespace), _GRACE_SECONDS)
 
     async def sync(self, key: str) -> float | None:
         """Empty one namespace a bit more, or let it go."""
