@@ -49,6 +49,7 @@ class FakeApi:
         self.pods = {p["metadata"]["name"]: p for p in pods}
         self.faults: dict[str, list[Exception]] = {}
         self.bound: dict[str, str] = {}
+        self.bound_at: str | None = None
         self.calls: list[str] = []
 
     def _fault(self, verb: str) -> None:
@@ -84,6 +85,7 @@ class FakeApi:
     async def create_subresource(self, kind: Any, name: str, subresource: str, obj: Obj, namespace: str = "") -> Obj:
         self._fault("bind")
         self.bound[name] = obj["target"]["name"]
+        self.bound_at = obj["metadata"].get("resourceVersion")
         return {}
 
     async def patch(self, kind: Any, name: str, patch: Obj, *_: Any) -> Obj:
@@ -242,6 +244,14 @@ async def test_unclear_binding_response_is_resolved_by_reading(
         return
     with pytest.raises(expected):
         await binder(api).bind(member("a"))
+
+
+async def test_binding_names_the_version_of_the_pod_that_was_seen_last() -> None:
+    """So that one that arrives late is refused."""
+    api, key = FakeApi(), member("a").pod
+    seen = {"metadata": {"name": key.name, "namespace": key.namespace, "uid": key.uid, "resourceVersion": "7"}}
+    await binder(api, pod=seen).bind(member("a"))
+    assert api.bound_at == "7"
 
 
 async def test_binding_without_response_is_retried_until_certain() -> None:
