@@ -9,7 +9,7 @@ import asyncio
 import importlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
@@ -54,24 +54,26 @@ async def cancelled(*tasks: asyncio.Future[Any]) -> list[Any]:
     What has not ended for long is told, and cancelled again: a task may lose a cancellation that comes just when what
     it waits for is there (`asyncio.wait_for` of Python 3.11 does, and so may a library).
     """
+    timers: list[asyncio.TimerHandle] = []
     for task in tasks:
         task.cancel()
-    loop = asyncio.get_running_loop()
-    timer: asyncio.TimerHandle
-
-    def again() -> None:
-        nonlocal timer
-        timer = loop.call_later(_INSIST_SECONDS, again)
-        for task in tasks:
-            if not task.done():
-                _log.warning("cancelled %g s ago, but goes on; cancelled again: %s", _INSIST_SECONDS, where(task))
-                task.cancel()
-
-    timer = loop.call_later(_INSIST_SECONDS, again)
+    _insist_later(tasks, timers)
     try:
         return await asyncio.gather(*tasks, return_exceptions=True)
     finally:
-        timer.cancel()
+        timers[0].cancel()
+
+
+def _insist_later(tasks: Sequence[asyncio.Future[Any]], timers: list[asyncio.TimerHandle]) -> None:
+    timers[:] = [asyncio.get_running_loop().call_later(_INSIST_SECONDS, _insist, tasks, timers)]
+
+
+def _insist(tasks: Sequence[asyncio.Future[Any]], timers: list[asyncio.TimerHandle]) -> None:
+    for task in tasks:
+        if not task.done():
+            _log.warning("cancelled %g s ago, but goes on; cancelled again: %s", _INSIST_SECONDS, where(task))
+            task.cancel()
+    _insist_later(tasks, timers)
 
 
 def where(task: asyncio.Future[Any]) -> str:

@@ -253,7 +253,9 @@ def test_commands_find_cluster_by_flag_environment_running_haru_up_and_default(t
         configs = {"mine": str(mine.kubeconfig), "other": str(other.kubeconfig)}
         assert reached("--kubeconfig", configs["mine"], KUBECONFIG=configs["other"]) == "mine"
         assert reached(KUBECONFIG=configs["other"]) == "other"
-        assert reached(KUBECONFIG=os.pathsep.join(["/nowhere", configs["other"], configs["mine"]])) == "other"
+        assert (
+            reached(KUBECONFIG=os.pathsep.join([str(home / "nowhere"), configs["other"], configs["mine"]])) == "other"
+        )
         assert reached() == "mine"
         assert mine.stop() == 0
         assert reached() == "other"

@@ -168,8 +168,8 @@ def test_completion_in_a_shell(shell: str, line: str, words: list[str], kubeconf
     assert found == words, answer.stderr
 
 
-def test_no_cluster_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+def test_no_cluster_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
     assert completed(["haru explain pod/"]) == [[]]
 
 

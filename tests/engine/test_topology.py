@@ -23,6 +23,7 @@ from engine_objects import (
 )
 from topology_objects import RACK, constraint, extended, gang, gpu_gang, holds, rack, racks_of, runs
 
+from haru.engine.equivalence import filter_results
 from haru.engine.equivalence.filter_results import FilterResultCache
 from haru.engine.framework.profile import DEFAULT_PROFILE, FitStrategy, IgnoredResources
 from haru.engine.podgroup import decide
@@ -387,6 +388,7 @@ def test_second_refused_gang_filters_only_changed_nodes_of_the_first_rack(monkey
         filter_node(self, *arguments)
 
     monkeypatch.setattr(FilterResultCache, "filter_node", recorded)
+    monkeypatch.setattr(filter_results, "_FEW", 100)  # no node answers for others
     objects = [*rack("a", 3, cpu="1"), *rack("b", 3, cpu="1"), runs("load", "a-1")]
     cluster = SchedulerCache.of(objects)
     for name, expected in (("g", ["a-0", "a-1", "a-2"]), ("h", ["a-1"])):
