@@ -97,6 +97,10 @@ CASES: list[tuple[list[str], list[str]]] = [
     (["stress", "--plan", "--drain", "long"], ['--drain: Invalid value: "long": write a number']),
     (["stress", "--plan", "--duration", "nan"], ['--duration: Invalid value: "nan": write a number']),
     (["stress", "--plan", "--fit-grace", "-1"], ['--fit-grace: Invalid value: "-1": write a number']),
+    (
+        ["signer", "serve", "--socket", "s", "--key-dir", "k", "--allow-uid=-1"],
+        ['--allow-uid: Invalid value: "-1": write a'],
+    ),
     (["stress", "--plan", "--max-pods", "0"], ['--max-pods: Invalid value: "0": write a number, at least 1']),
     (["top", "--since", "1h", "--history", "empty"], ["empty: no such table", "is it a usage history?"]),
     (["explain", "serve", "--bind-address", "é"], ['--bind-address: Invalid value: "é": write an IP address']),

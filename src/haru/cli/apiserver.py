@@ -14,6 +14,7 @@ from haru.cli.component_flags import parse_gates
 from haru.cli.http2_flags import add_http2_arguments, http2_streams_of
 from haru.cli.kubelet_flags import add_kubelet_arguments, kubelets_of
 from haru.cli.main import UsageError
+from haru.cli.number_flags import count
 from haru.cli.peer_flags import add_peer_arguments, peer_files_of
 from haru.cli.security_flags import add_security_arguments, security_of
 from haru.cli.serving_flags import ip_address, port_number
@@ -59,14 +60,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     serving.add_argument(
         "--max-requests-inflight",
-        type=_count,
+        type=count,
         default=400,
         metavar="N",
         help="maximum of concurrent read requests (default 400)",
     )
     serving.add_argument(
         "--max-mutating-requests-inflight",
-        type=_count,
+        type=count,
         default=200,
         metavar="N",
         help="maximum of concurrent write requests (default 200)",
@@ -107,12 +108,6 @@ def run(options: argparse.Namespace) -> int:
         return run_replica(_replica_options(options))
     except (OptionError, StoreError) as error:
         raise UsageError(str(error)) from error
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a number, at least 1')
-    return int(text)
 
 
 def _seconds(text: str) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from haru.cli.number_flags import count, number
 from haru.cli.token_flags import truth
 
 if TYPE_CHECKING:
@@ -71,20 +72,6 @@ def audit_of(flags: argparse.Namespace, options: SecurityOptions) -> dict[str, A
 def _given(flags: argparse.Namespace, place: str) -> dict[str, Any]:
     found = {member: getattr(flags, f"audit_{place}_{flag}", None) for flag, member in _MEMBERS.items()}
     return {member: value for member, value in found.items() if value is not None}
-
-
-def number(text: str) -> int:
-    """A whole number from 0, for argparse."""
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a number, 0 or more')
-    return int(text)
-
-
-def count(text: str) -> int:
-    """A whole number from 1, for argparse."""
-    if not number(text):
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a number, at least 1')
-    return int(text)
 
 
 def _rate(text: str) -> float:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haru.cli.main import UsageError
+from haru.cli.number_flags import number
 from haru.cli.token_flags import seconds
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--allow-uid",
         action="append",
-        type=int,
+        type=number,
         default=[],
         metavar="UID",
         help="user that may connect to @NAME (default: only the user of this process)",

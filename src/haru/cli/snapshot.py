@@ -15,6 +15,7 @@ from pathlib import Path
 
 from haru.cli.connection import add_connection_arguments, connect, told_as_usage
 from haru.cli.main import UsageError
+from haru.cli.number_flags import number
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="data directory to back up, or to create")
     parser.add_argument(
         "--bump-revision",
-        type=_count,
+        type=number,
         metavar="N",
         help="restore: increase revisions by this number, beyond any that clients have seen (default 1000000000)",
     )
@@ -39,12 +40,6 @@ def run(options: argparse.Namespace) -> int:
         return _save(options) if options.action == "save" else _restore(options)
     except StoreError as error:
         raise UsageError(str(error)) from error
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a number, 0 or more')
-    return int(text)
 
 
 def _save(options: argparse.Namespace) -> int:

@@ -21,9 +21,9 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haru.cli.audit_flags import count
 from haru.cli.connection import add_connection_arguments, connect, told_as_usage
 from haru.cli.main import UsageError
+from haru.cli.number_flags import count
 from haru.event_loop import cancelled
 from haru.interrupts import STATUS
 from haru.kube.meta import Obj
