@@ -34,6 +34,16 @@ async def two_nodes(bench: Bench) -> None:
         await bench.node(name)
 
 
+async def large_behind_small(bench: Bench) -> list[str]:
+    """The members of a gang that waits for both nodes, of which a small pod has one."""
+    await two_nodes(bench)
+    await small(bench, "now")
+    await bench.started("now")
+    members = await large(bench)
+    await asyncio.sleep(5)
+    return members
+
+
 async def stream(bench: Bench, rounds: int) -> None:
     """Two small pods at a time, each of which is followed by another one before it ends."""
     for number in range(2, rounds):
@@ -180,11 +190,7 @@ def test_higher_priority_unit_becomes_head() -> None:
 
 def test_restarted_scheduler_keeps_reserved_places() -> None:
     async def scenario(bench: Bench) -> None:
-        await two_nodes(bench)
-        await small(bench, "now")
-        await bench.started("now")
-        members = await large(bench)
-        await asyncio.sleep(5)
+        members = await large_behind_small(bench)
         await bench.kill()
         await small(bench, "a-small-one")
         await bench.start_scheduler()
@@ -198,11 +204,7 @@ def test_restarted_scheduler_keeps_reserved_places() -> None:
 
 def test_restarted_scheduler_releases_the_reservation_of_a_gang_that_lost_a_member_meanwhile() -> None:
     async def scenario(bench: Bench) -> None:
-        await two_nodes(bench)
-        await small(bench, "now")
-        await bench.started("now")
-        members = await large(bench)
-        await asyncio.sleep(5)
+        members = await large_behind_small(bench)
         assert (await bench.condition(GROUPS, "large", RESERVED))["status"] == "True"
         await bench.kill()
         await bench.delete(members[0])

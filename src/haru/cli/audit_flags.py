@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from haru.cli.number_flags import count, number
+from haru.cli.number_flags import count, decimal, number
 from haru.cli.token_flags import truth
 
 if TYPE_CHECKING:
@@ -75,13 +75,7 @@ def _given(flags: argparse.Namespace, place: str) -> dict[str, Any]:
 
 
 def _rate(text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = -1.0
-    if not 0 <= rate < 1e9:
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a number, for example 10 or 0.5')
-    return rate
+    return decimal(text, "write a number, for example 10 or 0.5")
 
 
 def _seconds(text: str) -> float:

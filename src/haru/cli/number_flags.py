@@ -1,4 +1,4 @@
-"""Whole numbers as values of flags, for argparse."""
+"""Numbers as values of flags, for argparse."""
 
 from __future__ import annotations
 
@@ -17,3 +17,14 @@ def count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not int(text):
         raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a number, at least 1')
     return int(text)
+
+
+def decimal(text: str, remedy: str) -> float:
+    """A number from 0, of any size that makes sense; the remedy says what to write."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1e9:
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": {remedy}')
+    return found

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from haru.cli.connection import add_connection_arguments, connect, told_as_usage
 from haru.cli.main import UsageError
-from haru.cli.number_flags import count
+from haru.cli.number_flags import count, decimal
 from haru.event_loop import cancelled
 from haru.interrupts import STATUS
 from haru.kube.meta import Obj
@@ -84,13 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < 1e9:
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a number of seconds, 0 or more')
-    return seconds
+    return decimal(text, "write a number of seconds, 0 or more")
 
 
 def _add_plan_arguments(parser: argparse.ArgumentParser) -> None:

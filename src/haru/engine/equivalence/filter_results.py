@@ -57,6 +57,8 @@ _MAX_REFUSED_DOMAINS = 8
 _MAX_NAMING = 32
 """Signatures that name nodes: each pod of a DaemonSet has one, and explanations try pods on one set after the other."""
 _MAX_PROFILES = 4
+_MAX_NODE_SETS = 4
+"""Of which it is kept that none of the nodes is named: the scheduler's own, and those of hypotheses."""
 _MAX_FAILURES = 1024
 _FEW = 3
 """Fewer nodes than these are not sorted into classes."""
@@ -319,7 +321,7 @@ class FilterResultCache:
             return snapshot.node_names, {name: failures for name, node in snapshot.present_nodes if node is not None}
 
         key = plugin, id(snapshot.node_names)
-        feasibility.refusals = self._cache.get_or_compute("not named", key, refused, _MAX_PROFILES)[1].copy()
+        feasibility.refusals = self._cache.get_or_compute("not named", key, refused, _MAX_NODE_SETS)[1].copy()
         for name in sorted(names):
             if feasibility.refusals.pop(name, None) is not None:
                 self.filter_node(feasibility, pod, demand, self._overlay.node(name))

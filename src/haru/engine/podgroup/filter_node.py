@@ -89,7 +89,7 @@ def make_filter_plan(request: FilterRequest) -> FilterPlan:
         if plugin.name in profile.filters and rejection is None:
             rejection, nodes = plugin.pre_filter(request)
             if nodes is not None:
-                names = nodes if names is None else names & nodes
+                names = nodes  # one plugin alone finds any
                 made.append(_only(nodes, plugin.name))
                 plugins.append(plugin.name)
                 general = False
