@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from haru.kube.meta import Obj, labels_of, name_of, tolerates
+from haru.kube.pod_containers import containers_of
 from haru.kube.pod_security.baseline import SAFE_SYSCTLS
 from haru.kube.resources import claimed_resources, pod_requests
 from haru.kube.selectors import node_selector_matches
@@ -110,9 +111,7 @@ def groups_problem(pod: Obj, node: Obj) -> tuple[str, str] | None:
 def apparmor_problem(pod: Obj, *, enabled: bool) -> tuple[str, str] | None:
     """(reason, message) for a pod that wants a profile of AppArmor, on a machine that has none."""
     spec = pod.get("spec") or {}
-    members = ("initContainers", "containers", "ephemeralContainers")
-    held = [spec, *(one for member in members for one in spec.get(member) or ())]
-    profiles = [(one.get("securityContext") or {}).get("appArmorProfile") or {} for one in held]
+    profiles = [(one.get("securityContext") or {}).get("appArmorProfile") or {} for one in (spec, *containers_of(spec))]
     if enabled or all(one.get("type", "Unconfined") == "Unconfined" for one in profiles):
         return None
     return "AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host"

@@ -8,6 +8,7 @@ from typing import Final
 from haru.kube.container_scripts import Script, script_of
 from haru.kube.container_shell import variables_of
 from haru.kube.meta import Obj
+from haru.kube.pod_containers import containers_of
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.simulated_files import NO_SOURCES, ContainerFiles, PodSources
 from haru.simulated_nodes import pods as podlib
@@ -28,10 +29,10 @@ def scripts_of(pod: Obj, sources: PodSources = NO_SOURCES) -> Mapping[str, Scrip
     ending = podlib.ending_of(pod)
     if ending is not None:
         if ending.phase == "Succeeded" or spec.get("restartPolicy", "Always") == "Never":
-            return {} if _needs_steps(pod, _every(spec), sources) else None
+            return {} if _needs_steps(pod, list(containers_of(spec)), sources) else None
         failure = Script((), ending.after_seconds, ending.exit_code, ending.reason, ending.message)
         return {container["name"]: failure for container in containers}
-    every = _every(spec)
+    every = list(containers_of(spec))
     scripts = {one["name"]: script for one in every if (script := _script_of(pod, one, sources)) is not None}
     return scripts if scripts or _needs_steps(pod, every, sources) else None
 
@@ -52,10 +53,6 @@ def _may_lack_something(container: Obj) -> bool:
         or any("valueFrom" in one for one in container.get("env") or ())
         or any("subPathExpr" in one for one in container.get("volumeMounts") or ())
     )
-
-
-def _every(spec: Obj) -> Sequence[Obj]:
-    return [one for member in ("initContainers", "containers", "ephemeralContainers") for one in spec.get(member) or ()]
 
 
 def _needs_steps(pod: Obj, every: Sequence[Obj], sources: PodSources) -> bool:

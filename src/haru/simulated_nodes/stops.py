@@ -14,6 +14,7 @@ from haru.kube import simulation
 from haru.kube.container_restarts import is_sidecar
 from haru.kube.container_shell import run_beside
 from haru.kube.meta import Obj
+from haru.kube.pod_containers import containers_of
 from haru.simulated_nodes import pods as podlib
 
 STOPPED: Final = 143
@@ -87,11 +88,7 @@ def _hook_seconds(pod: Obj, container: Mapping[str, Any], grace: float) -> float
 def stopped_status(pod: Obj, stopped: Mapping[str, tuple[Stop, str]], now: str) -> Obj:
     """The status once these containers have ended, each at a time of its own; with a phase once all have."""
     spec, before = pod.get("spec") or {}, pod.get("status") or {}
-    containers = {
-        one["name"]: one
-        for member in ("initContainers", "containers", "ephemeralContainers")
-        for one in spec.get(member) or ()
-    }
+    containers = {one["name"]: one for one in containers_of(spec)}
     status: Obj = {}
     for member in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
         given: Sequence[Obj] = before.get(member) or ()

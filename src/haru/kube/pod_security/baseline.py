@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from haru.kube.meta import Obj
+from haru.kube.pod_containers import containers_of
 from haru.kube.pod_security.checks import (
     Check,
     Finding,
     Look,
-    containers_of,
     context_of,
     named,
     plural,

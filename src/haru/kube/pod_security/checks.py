@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +55,6 @@ class Verdict:
     def details(self) -> str:
         """The faults and where they are."""
         return ", ".join(f"{f.reason} ({f.detail})" if f.detail else f.reason for f in self.findings)
-
-
-def containers_of(spec: Obj) -> Iterator[Obj]:
-    """All containers of a pod: first those of the start, then the others."""
-    for member in ("initContainers", "containers", "ephemeralContainers"):
-        yield from spec.get(member) or ()
 
 
 def context_of(holder: Obj) -> Obj:

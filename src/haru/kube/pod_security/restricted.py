@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from haru.kube.meta import Obj
+from haru.kube.pod_containers import containers_of
 from haru.kube.pod_security.baseline import (
     bad_profiles,
     masked_proc_only,
@@ -13,7 +14,6 @@ from haru.kube.pod_security.checks import (
     Check,
     Finding,
     Look,
-    containers_of,
     context_of,
     named,
     plural,

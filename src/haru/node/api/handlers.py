@@ -13,6 +13,7 @@ from haru.clock import utc_now
 from haru.kube.gates import FeatureGates
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
+from haru.kube.pod_containers import containers_of
 from haru.loop_lag import lag_lines
 from haru.node.api import node_logs
 from haru.node.api.metrics import Counters
@@ -23,7 +24,6 @@ from haru.secure_serving.http import METRICS, Answer, HttpError, Request, json_a
 
 Handler = Callable[[Request], Awaitable[Answer]]
 _GET, _POST = frozenset({"GET"}), frozenset({"POST"})
-_MEMBERS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def _nothing() -> str:
@@ -106,8 +106,7 @@ class Handlers:
             raise HttpError(404, "pod does not exist")
         if container is None:
             return ContainerRef(pod)
-        spec = pod.get("spec") or {}
-        if container not in {one["name"] for member in _MEMBERS for one in spec.get(member) or ()}:
+        if container not in {one["name"] for one in containers_of(pod.get("spec") or {})}:
             raise HttpError(404, f'container "{container}" not found in pod')
         return ContainerRef(pod, container)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from haru.kube.meta import Obj
+from haru.kube.pod_containers import containers_of
 from haru.node.api.log_files import read_log
 from haru.node.api.sources import ContainerRef, LogOptions, StreamOptions, StreamRequest
 from haru.node.cri.client import RuntimeClient
@@ -92,11 +93,8 @@ class RuntimeStreams:
     ) -> UpgradeResponse:
         """A container's own process. Raises `HttpError`, OSError."""
         id_ = await self._running(container)
-        tty = any(
-            one["name"] == container.container and one.get("tty")
-            for member in ("initContainers", "containers", "ephemeralContainers")
-            for one in container.pod["spec"].get(member) or ()
-        )
+        specs = containers_of(container.pod["spec"])
+        tty = any(one["name"] == container.container and one.get("tty") for one in specs)
         stderr = options.stderr and not tty
         request = cri.AttachRequest(
             container_id=id_, stdin=options.stdin, tty=tty, stdout=options.stdout, stderr=stderr

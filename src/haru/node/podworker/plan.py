@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from haru.kube.container_restarts import CrashLoop, crash_message, is_sidecar
 from haru.kube.meta import Obj
+from haru.kube.pod_containers import containers_of
 from haru.node.podworker.all_restarts import to_remove
 from haru.node.podworker.observed import CREATED, EXITED, RUNNING, UNKNOWN, SeenContainer, SeenPod
 from haru.node.podworker.restarts import should_restart
@@ -79,8 +80,7 @@ def crash_key(container: Mapping[str, Any]) -> str:
 
 def container_specs(pod: Obj) -> list[Obj]:
     """All containers of a pod: init containers, containers, ephemeral containers."""
-    spec = pod["spec"]
-    return [*(spec.get("initContainers") or ()), *spec["containers"], *(spec.get("ephemeralContainers") or ())]
+    return list(containers_of(pod["spec"]))
 
 
 def uses_host_network(pod: Obj) -> bool:
