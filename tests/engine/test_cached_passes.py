@@ -11,7 +11,7 @@ from test_cached_answers import History
 
 from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.equivalence.decision_cache import DecisionCache, NoCache
-from haru.engine.equivalence.filter_results import FilterResultCache
+from haru.engine.equivalence.filter_runner import FilterRunner
 from haru.engine.podgroup import decide
 from haru.engine.preemption.nominated_placements import with_nominated_pods
 from haru.engine.state.cache import SchedulerCache
@@ -112,14 +112,14 @@ def filtered_beside_kept_places(members: int, monkeypatch: pytest.MonkeyPatch) -
     for obj in [group, *work]:
         cluster.apply(obj)
     calls: list[str] = []
-    filter_node = FilterResultCache.filter_node
+    filter_node = FilterRunner.filter_node
 
-    def counted(self: FilterResultCache, *arguments: Any) -> None:
+    def counted(self: FilterRunner, *arguments: Any) -> None:
         calls.append(arguments[-1].name)
         filter_node(self, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(FilterResultCache, "filter_node", counted)
+        patched.setattr(FilterRunner, "filter_node", counted)
         decision = decide(
             cluster.snapshot(), [obj for obj in work if obj["kind"] == "Pod"], group=group, options=options()
         )

@@ -251,9 +251,9 @@ def test_one_of_the_nodes_that_changed_alike_is_filtered_again(monkeypatch: pyte
     checked: list[str] = []
     check = FilterPlan.check
 
-    def counted(plan: FilterPlan, info: NodeInfo) -> Sequence[FilterFailure]:
+    def counted(plan: FilterPlan, info: NodeInfo, *recorder: Any) -> Sequence[FilterFailure]:
         checked.append(info.name)
-        return check(plan, info)
+        return check(plan, info, *recorder)
 
     monkeypatch.setattr(FilterPlan, "check", counted)
     for changed, cpu, expected in ((0, "", "n"), (12, "4", "n1"), (12, "3", "n")):

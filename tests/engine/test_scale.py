@@ -12,7 +12,7 @@ import pytest
 from engine_objects import Obj, node, options, pod, pod_group
 from topology_objects import RACK, gang, rack
 
-from haru.engine.equivalence.filter_results import FilterResultCache
+from haru.engine.equivalence.filter_runner import FilterRunner
 from haru.engine.podgroup import decide
 from haru.engine.podgroup.domain_search import DomainSearch
 from haru.engine.state.cache import SchedulerCache
@@ -39,17 +39,17 @@ class Work:
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
     done = Work()
-    ask, trial = FilterResultCache.filter_node, DomainSearch.trial
+    ask, trial = FilterRunner.filter_node, DomainSearch.trial
 
-    def counted_ask(boards: FilterResultCache, board: Any, member: Any, demand: Any, info: Any) -> None:
+    def counted_ask(runner: FilterRunner, feasibility: Any, member: Any, demand: Any, info: Any) -> None:
         done.asked.append(info.name)
-        ask(boards, board, member, demand, info)
+        ask(runner, feasibility, member, demand, info)
 
     def counted_trial(placements: DomainSearch, domain: str) -> Any:
         done.tried.append(domain)
         return trial(placements, domain)
 
-    monkeypatch.setattr(FilterResultCache, "filter_node", counted_ask)
+    monkeypatch.setattr(FilterRunner, "filter_node", counted_ask)
     monkeypatch.setattr(DomainSearch, "trial", counted_trial)
     yield done
 

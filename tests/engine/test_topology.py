@@ -24,7 +24,7 @@ from engine_objects import (
 from topology_objects import RACK, constraint, extended, gang, gpu_gang, holds, rack, racks_of, runs
 
 from haru.engine.equivalence import filter_results
-from haru.engine.equivalence.filter_results import FilterResultCache
+from haru.engine.equivalence.filter_runner import FilterRunner
 from haru.engine.framework.profile import DEFAULT_PROFILE, FitStrategy, IgnoredResources
 from haru.engine.podgroup import decide
 from haru.engine.state.cache import SchedulerCache
@@ -381,13 +381,13 @@ def test_hostname_topology_tries_few_of_60_domains() -> None:
 
 def test_second_refused_gang_filters_only_changed_nodes_of_the_first_rack(monkeypatch: pytest.MonkeyPatch) -> None:
     filtered: list[str] = []
-    filter_node = FilterResultCache.filter_node
+    filter_node = FilterRunner.filter_node
 
-    def recorded(self: FilterResultCache, *arguments: Any) -> None:
+    def recorded(self: FilterRunner, *arguments: Any) -> None:
         filtered.append(arguments[-1].name)
         filter_node(self, *arguments)
 
-    monkeypatch.setattr(FilterResultCache, "filter_node", recorded)
+    monkeypatch.setattr(FilterRunner, "filter_node", recorded)
     monkeypatch.setattr(filter_results, "_FEW", 100)  # no node answers for others
     objects = [*rack("a", 3, cpu="1"), *rack("b", 3, cpu="1"), runs("load", "a-1")]
     cluster = SchedulerCache.of(objects)

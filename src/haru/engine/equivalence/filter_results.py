@@ -10,44 +10,27 @@ Source: our own; kube-scheduler's opportunistic batching (KEP-5598) has the same
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import replace
 from functools import partial
 
-from haru.engine.dra.allocator.allocation import DoesNotFit, Solution
-from haru.engine.dra.errors import AllocationError, GaveUp
-from haru.engine.dra.model.claims import Claim
-from haru.engine.equivalence.claim_query import ClaimQuery
+from haru.engine.dra.errors import AllocationError
 from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.equivalence.device_feasibility_cache import DeviceFeasibilityCache
-from haru.engine.equivalence.node_feasibility import FeasibleNode, NextResult, NodeFeasibility, ScoreIndex
+from haru.engine.equivalence.filter_runner import DeviceFailures, FilterRunner
+from haru.engine.equivalence.node_feasibility import NextResult, NodeFeasibility, ScoreIndex
 from haru.engine.equivalence.prefilter_state import PodSignature, PreFilterState, SharedPreFilterState
 from haru.engine.framework.interfaces import FilterFailure
 from haru.engine.framework.metrics_recorder import MetricsRecorder
 from haru.engine.framework.options import Options
-from haru.engine.plugins.dynamicresources.plugin import chosen_score, insufficient_node_resources, node_allocatable_use
-from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand
 from haru.engine.plugins.haruexpected.plugin import card_requests_of
 from haru.engine.plugins.nodeaffinity.plugin import named_nodes
 from haru.engine.plugins.registry import PRE_FILTER_PLUGINS
-from haru.engine.podgroup.filter_node import (
-    Decoder,
-    FilterPlan,
-    allocate_on,
-    filters_for_all_passes,
-    not_named,
-    preference,
-    unavailable,
-)
-from haru.engine.state.node_equivalence_classes import NodeEquivalenceClass, classes_among
-from haru.engine.state.node_info import NodeInfo
+from haru.engine.podgroup.filter_node import FilterPlan, filters_for_all_passes, not_named
+from haru.engine.state.node_equivalence_classes import classes_among
 from haru.engine.state.overlay import ChangeCursor, Overlay, present_node
 from haru.engine.state.pod_info import PodInfo
-from haru.kube.meta import Obj
 
-_NOTHING_TO_ALLOCATE = FeasibleNode()
 _MAX_RESULTS = 1_000_000
 """Of all signatures together; the result of one node takes some 130 bytes."""
 _MAX_SIGNATURES = 1000
@@ -59,11 +42,8 @@ _MAX_NAMING = 32
 _MAX_PROFILES = 4
 _MAX_NODE_SETS = 4
 """Of which it is kept that none of the nodes is named: the scheduler's own, and those of hypotheses."""
-_MAX_FAILURES = 1024
 _FEW = 3
 """Fewer nodes than these are not sorted into classes."""
-_MANY = 500
-"""For so many nodes of a class it pays to look up the devices of all nodes at once."""
 
 
 class FilterResultCache:
@@ -81,9 +61,7 @@ class FilterResultCache:
         self._place = tuple(nodes) if asked_again and not self._all_nodes else None
         cache = overlay.snapshot.decision_cache
         alone = overlay.differing_devices
-        self._alone = alone or frozenset[str]()
-        """Nodes of whose devices others are taken in a later pass: each allocates for itself, in this attempt."""
-        self._differing = overlay.differing | self._alone
+        self._differing = overlay.differing | (alone or frozenset[str]())
         self._attempt = object()
         self._shares = cache.shares_results and alone is not None
         key = (options.profile, options.features, options.budgets.step_budget, options.gates.declared_features)
@@ -92,10 +70,8 @@ class FilterResultCache:
         self._attempt_cache = cache.scope()
         self._devices = self._cache.get_or_compute("devices", None, self._new_devices) if self._shares else None
         self._shared: SharedPreFilterState | None = None
-        self._decoder = Decoder(overlay, options)
-        self._last_query: tuple[DeviceDemand, Sequence[ClaimUse], ClaimQuery] | None = None
-        self._device_failures: dict[int, tuple[DoesNotFit, Sequence[FilterFailure]]]
-        self._device_failures = self._cache.get_or_compute("device failures", None, dict)
+        device_failures: DeviceFailures = self._cache.get_or_compute("device failures", None, dict)
+        self.runner = FilterRunner(overlay, options, self._devices, device_failures)
         self._recorder = options.recorder
 
     @cached_property
@@ -141,18 +117,6 @@ class FilterResultCache:
             recorder.lap("Filter")
         return feasibility
 
-    def _check(self, plan: FilterPlan, node: NodeInfo) -> Sequence[FilterFailure]:
-        recorder = self._recorder
-        return plan.check(node) if recorder is None or not recorder.timed else plan.check_timed(node, recorder)
-
-    def allocations(self, demand: DeviceDemand, name: str, candidate: FeasibleNode) -> Sequence[Obj]:
-        """Return the allocations on a feasible node. Raises AllocationError."""
-        if candidate.answer is None:
-            return candidate.allocations
-        assert self._devices is not None
-        uses = demand.pending_on(self._overlay.node(name))
-        return self._devices.results(name, *self._query_key(demand, uses), self._options.new_share_id)
-
     def can_batch(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> bool:
         """Return whether a node's result and score for such pods depend only on what is on that node."""
         tied = pod.volume_claims or pod.disks or demand.fixed or demand.extended or demand.counts_devices
@@ -179,7 +143,7 @@ class FilterResultCache:
         if demand.uses and self._devices is not None:
             self._devices.catch_up(self._overlay)
         feasibility.forget(name)
-        self.filter_node(feasibility, pod, demand, self._overlay.node(name))
+        self.runner.filter_node(feasibility, pod, demand, self._overlay.node(name))
 
     def _new_devices(self) -> DeviceFeasibilityCache:
         options = self._options
@@ -193,18 +157,7 @@ class FilterResultCache:
         if not (demand.uses or demand.extended):
             return True
         tied = demand.fixed or (demand.extended is not None and demand.extended.existing is not None)
-        return self._by_class(demand) and not tied
-
-    def _by_class(self, demand: DeviceDemand) -> bool:
-        """Return whether one node answers for all nodes with equal devices."""
-        return self._devices is not None and not demand.counts_devices
-
-    def _query_key(
-        self, demand: DeviceDemand, uses: Sequence[ClaimUse]
-    ) -> tuple[Hashable, Callable[[], Sequence[Claim]]]:
-        """Return a key that is equal for claims that ask for the same, and how to decode them."""
-        extended = [json.dumps(use.claim.get("spec"), sort_keys=True) for use in uses[len(demand.pending) :]]
-        return (demand.asked, *extended), lambda: self._decoder.claims(uses)
+        return self.runner.allocates_by_class(demand) and not tied
 
     def _later_passes(self, pod: PodInfo) -> Sequence[tuple[SharedPreFilterState, PodSignature]]:
         """Return what tells a pod from others in each later pass; empty if no rules between pods hold there."""
@@ -295,7 +248,7 @@ class FilterResultCache:
         for name in stale if not self._filter_alike(feasibility, demand, stale) else ():
             node = present_node(self._overlay, name)
             if node is not None:
-                self.filter_node(feasibility, pod, demand, node)
+                self.runner.filter_node(feasibility, pod, demand, node)
 
     def _filter_all(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> None:
         if feasibility.plan.names is not None:
@@ -307,7 +260,7 @@ class FilterResultCache:
             self._devices.expect_all_nodes(self._overlay)
         for _, node in self._overlay.present_nodes():
             if node is not None:
-                self.filter_node(feasibility, pod, demand, node)
+                self.runner.filter_node(feasibility, pod, demand, node)
 
     def _filter_named(
         self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, names: Collection[str]
@@ -324,7 +277,7 @@ class FilterResultCache:
         feasibility.refusals = self._cache.get_or_compute("not named", key, refused, _MAX_NODE_SETS)[1].copy()
         for name in sorted(names):
             if feasibility.refusals.pop(name, None) is not None:
-                self.filter_node(feasibility, pod, demand, self._overlay.node(name))
+                self.runner.filter_node(feasibility, pod, demand, self._overlay.node(name))
 
     def _with_device_changes(
         self, feasibility: NodeFeasibility, demand: DeviceDemand, changed: set[str] | None
@@ -352,14 +305,14 @@ class FilterResultCache:
             for one in self._overlay.snapshot.node_classes:
                 names = [name for name in one.names if name not in touched] if touched else one.names
                 if names:
-                    self._filter_class(feasibility, demand, one, names)
+                    self.runner.filter_class(feasibility, demand, one, names)
         except AllocationError:
             feasibility.forget_all()
             return False
         for name in sorted(touched):
             node = present_node(self._overlay, name)
             if node is not None:
-                self.filter_node(feasibility, pod, demand, node)
+                self.runner.filter_node(feasibility, pod, demand, node)
         return True
 
     def _filter_alike(self, feasibility: NodeFeasibility, demand: DeviceDemand, stale: Sequence[str]) -> bool:
@@ -371,137 +324,9 @@ class FilterResultCache:
         snapshot = self._overlay.snapshot
         try:
             for one in classes_among(stale, snapshot.nodes, snapshot.classified_nodes).values():
-                self._filter_class(feasibility, demand, one, one.names)
+                self.runner.filter_class(feasibility, demand, one, one.names)
         except AllocationError:
             for name in stale:
                 feasibility.forget(name)
             return False
         return True
-
-    def _filter_class(
-        self, feasibility: NodeFeasibility, demand: DeviceDemand, one: NodeEquivalenceClass, names: Sequence[str]
-    ) -> None:
-        failures = self._check(feasibility.plan, one.first)
-        if not failures and demand.pending:
-            self._allocate_for_class(feasibility, demand, one, names)
-        elif failures:
-            feasibility.refusals.update(dict.fromkeys(names, failures))
-        else:
-            self._add_class(feasibility, names, _NOTHING_TO_ALLOCATE, 0)
-
-    def _allocate_for_class(
-        self, feasibility: NodeFeasibility, demand: DeviceDemand, one: NodeEquivalenceClass, names: Sequence[str]
-    ) -> None:
-        assert self._devices is not None
-        node = self._overlay.node(names[0])
-        query = self._query(demand, demand.pending)
-        answer = self._devices.answer(node, query)
-        if not self._devices.holds_for_all(names, one.node_device_class, query):
-            if len(names) > _MANY:
-                self._devices.expect_all_nodes(self._overlay)
-            for name in names:
-                self._allocate_by_class(feasibility, demand, self._overlay.node(name), demand.pending)
-        elif isinstance(answer, DoesNotFit):
-            feasibility.refusals.update(dict.fromkeys(names, self._failure(answer)))
-        elif isinstance(answer, Solution):
-            self._add_class(feasibility, names, FeasibleNode(answer=answer), chosen_score(answer.claims, answer.asks))
-
-    def _add_class(
-        self, feasibility: NodeFeasibility, names: Sequence[str], candidate: FeasibleNode, preference: int
-    ) -> None:
-        if not feasibility.prefilter.same_keys:
-            for name in names:
-                self._add(feasibility, self._overlay.node(name), candidate, preference)
-            return
-        feasibility.candidates.update(dict.fromkeys(names, candidate))
-        feasibility.ranking.put_all(names, feasibility.prefilter.key(self._overlay.node(names[0]), preference))
-
-    def filter_node(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, node: NodeInfo) -> None:
-        """Filter one node and allocate its devices. Raises AllocationError."""
-        failures = (
-            self._check(feasibility.plan, node)
-            or feasibility.prefilter.check(node)
-            or (self._overlay.next_pass is not None and self._failures_in_later_passes(feasibility, node.name))
-            or demand.allocated_elsewhere(node)
-        )
-        if failures:
-            feasibility.refusals[node.name] = failures
-            return
-        uses = demand.pending_on(node)
-        if demand.counts_devices or (uses and (node.name in self._alone or not self._by_class(demand))):
-            self._allocate(feasibility, pod, demand, node, uses)
-        elif uses:
-            self._allocate_by_class(feasibility, demand, node, uses)
-        else:
-            self._add(feasibility, node, _NOTHING_TO_ALLOCATE, preference(demand, node, ()) if demand.fixed else 0)
-
-    def _add(self, feasibility: NodeFeasibility, node: NodeInfo, candidate: FeasibleNode, preference: int) -> None:
-        feasibility.candidates[node.name] = candidate
-        feasibility.ranking.put(node.name, feasibility.prefilter.key(node, preference))
-
-    def _allocate_by_class(
-        self, feasibility: NodeFeasibility, demand: DeviceDemand, node: NodeInfo, uses: Sequence[ClaimUse]
-    ) -> None:
-        assert self._devices is not None
-        answer = self._devices.answer(node, self._query(demand, uses))
-        if isinstance(answer, DoesNotFit):
-            feasibility.refusals[node.name] = self._failure(answer)
-        elif isinstance(answer, GaveUp):
-            feasibility.undecided[node.name] = str(answer)
-        elif isinstance(answer, AllocationError):
-            # Asked for these claims, the error names them.
-            allocate_on(self._overlay, self._options, node, self._decoder.claims(uses))
-            raise AllocationError(str(answer))
-        else:
-            fixed = preference(replace(demand, pending=(), extended=None), node, ()) if demand.fixed else 0
-            score = fixed + chosen_score(answer.claims, answer.asks)
-            self._add(feasibility, node, FeasibleNode(answer=answer), score)
-
-    def _query(self, demand: DeviceDemand, uses: Sequence[ClaimUse]) -> ClaimQuery:
-        assert self._devices is not None
-        last = self._last_query
-        if last is None or last[0] is not demand or last[1] is not uses:
-            last = self._last_query = demand, uses, self._devices.query(*self._query_key(demand, uses))
-        return last[2]
-
-    def _failure(self, answer: DoesNotFit) -> Sequence[FilterFailure]:
-        """Return the failures of a node without the devices; nodes with one answer share the object."""
-        known = self._device_failures.get(id(answer))
-        if known is None or known[0] is not answer:
-            if len(self._device_failures) >= _MAX_FAILURES:
-                self._device_failures.clear()
-            known = self._device_failures[id(answer)] = answer, (unavailable(answer),)
-        return known[1]
-
-    def _allocate(
-        self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, node: NodeInfo, uses: Sequence[ClaimUse]
-    ) -> None:
-        try:
-            found = allocate_on(self._overlay, self._options, node, self._decoder.claims(uses)) if uses else ()
-        except GaveUp as error:
-            feasibility.undecided[node.name] = str(error)
-            return
-        if isinstance(found, FilterFailure):
-            feasibility.refusals[node.name] = (found,)
-        elif demand.counts_devices and (failures := self._exceeds_node(pod, demand, node, uses, found)):
-            feasibility.refusals[node.name] = failures
-        else:
-            self._add(feasibility, node, FeasibleNode(found), preference(demand, node, found))
-
-    def _exceeds_node(
-        self, pod: PodInfo, demand: DeviceDemand, node: NodeInfo, uses: Sequence[ClaimUse], found: Sequence[Obj]
-    ) -> Sequence[FilterFailure]:
-        """Return what a node lacks, in any pass, of the resources that these devices take of it (KEP-5517)."""
-        claimed = node_allocatable_use(self._overlay, pod, demand, node, list(zip(uses, found, strict=True)))
-        for one in self._overlay.passes if claimed else ():
-            if failures := insufficient_node_resources(pod, one.node(node.name), claimed):
-                return failures
-        return ()
-
-    def _failures_in_later_passes(self, feasibility: NodeFeasibility, name: str) -> Sequence[FilterFailure]:
-        failures: Sequence[FilterFailure] = ()
-        for later in self._overlay.passes[1:] if name in feasibility.differing_nodes else ():
-            failures = failures or self._check(feasibility.plan, later.node(name))
-        for prefilter, later in zip(feasibility.later_passes, self._overlay.passes[1:], strict=False):
-            failures = failures or prefilter.check(later.node(name))
-        return failures

@@ -46,8 +46,10 @@ class FilterPlan:
     names: frozenset[str] | None = None
     ends: list[int] = field(default_factory=list, compare=False, repr=False)
 
-    def check(self, node: NodeInfo) -> Sequence[FilterFailure]:
+    def check(self, node: NodeInfo, recorder: MetricsRecorder | None = None) -> Sequence[FilterFailure]:
         """Return the failures of the first filter that refuses the node; empty if none does."""
+        if recorder is not None and recorder.timed:
+            return self._check_timed(node, recorder)
         for number, check in enumerate(self.filters):
             failures = check(node)
             if failures:
@@ -56,8 +58,7 @@ class FilterPlan:
         self.ends[-1] += 1
         return PASS
 
-    def check_timed(self, node: NodeInfo, recorder: MetricsRecorder) -> Sequence[FilterFailure]:
-        """Check a node and record the time of each filter."""
+    def _check_timed(self, node: NodeInfo, recorder: MetricsRecorder) -> Sequence[FilterFailure]:
         for number, check in enumerate(self.filters):
             began = recorder.clock()
             failures = check(node)

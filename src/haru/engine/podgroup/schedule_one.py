@@ -182,7 +182,7 @@ class PodPlacer:
         if not feasibility.ranking.takes(name):
             name = feasibility.ranking.choose(self._options.seed, pod.key.path)
             self._scored(feasibility)
-        allocated = self._filter_results.allocations(demand, name, feasibility.candidates[name])
+        allocated = self._filter_results.runner.allocations(demand, name, feasibility.candidates[name])
         pending = demand.pending_on(self._overlay.node(name))
         allocations = tuple(zip(pending, allocated, strict=True))
         return assume(self._overlay, placement_on(self._overlay, pod, demand, name, allocations))
