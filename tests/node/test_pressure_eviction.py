@@ -44,9 +44,9 @@ class Worker:
         self.uid, self.evictable = pod["metadata"]["uid"], pod
         self.evicted: list[tuple[float, bool]] = []
 
-    def evict(self, reason: str, message: str, grace: float, *, disrupted: bool) -> bool:
+    def evict(self, reason: str, message: str, grace: float, disruption: str) -> bool:
         assert reason == "Evicted"
-        self.evicted.append((grace, disrupted))
+        self.evicted.append((grace, disruption == message))
         return True
 
 
@@ -161,12 +161,12 @@ def test_nobody_else_goes_before_the_disk_of_an_evicted_pod_is_free(signal: str,
 
 
 def test_status_of_evicted_pod_has_the_condition_once_nothing_runs() -> None:
-    known = StatusInputs(is_over=True, failure=("Evicted", "no memory"), is_disrupted=True)
+    known = StatusInputs(is_over=True, failure=("Evicted", "no memory"), disruption="too little memory")
     status = pod_status(pod("p"), SeenPod(), known, "2026-01-01T00:00:00Z")
     assert (status["phase"], status["reason"], status["message"]) == ("Failed", "Evicted", "no memory")
     found = next(one for one in status["conditions"] if one["type"] == "DisruptionTarget")
-    assert (found["status"], found["reason"], found["message"]) == ("True", "TerminationByKubelet", "no memory")
-    limits = dataclasses.replace(known, is_disrupted=False)
+    assert (found["status"], found["reason"], found["message"]) == ("True", "TerminationByKubelet", "too little memory")
+    limits = dataclasses.replace(known, disruption="")
     assert "DisruptionTarget" not in {
         one["type"] for one in pod_status(pod("p"), SeenPod(), limits, "2026-01-01T00:00:00Z")["conditions"]
     }

@@ -123,8 +123,8 @@ class Worker:
         self.seen = SimpleNamespace(containers=[SimpleNamespace(name=name, id=f"{name}-id") for name in names])
         self.evicted: list[tuple[str, str]] = []
 
-    def evict(self, reason: str, message: str, grace: float, *, disrupted: bool) -> bool:
-        assert grace == 1.0 and not disrupted
+    def evict(self, reason: str, message: str, grace: float, disruption: str) -> bool:
+        assert grace == 1.0 and not disruption
         self.evicted.append((reason, message))
         self.evictable = None
         return True

@@ -389,8 +389,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     names = options.case or list(CASES)
     with tempfile.TemporaryDirectory(prefix="kc-") as home, nodes(options.kubernetes, Path(home)) as sides:
-        # One that puts its node under pressure, or starts its agent again, does so alone: others would see it.
-        alone = [name for name in names if name.startswith(("pressure", "again"))]
+        # One that ends pods of its node, or starts its agent again, does so alone: others would see it.
+        alone = [name for name in names if name.startswith(("pressure", "again", "preempt"))]
         others = [name for name in names if name not in alone]
         batches = [others[first : first + BATCH] for first in range(0, len(others), BATCH)]
         batches += [[name] for name in alone]

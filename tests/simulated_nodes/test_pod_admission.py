@@ -33,6 +33,7 @@ def pod(cpu: str = "1", gpus: int = 0, claimed: str = "", **more: str) -> Obj:
 CASES = [
     ("it fits", pod("8"), [], {}, None),
     ("too little beside others", pod("5"), [pod("4")], {}, "OutOfcpu"),
+    ("memory is told before storage", pod(memory="20", **{"ephemeral-storage": "1"}), [], {}, "OutOfmemory"),
     ("its devices take some", pod("5", claimed="3"), [], {}, None),
     ("its devices take too much", pod("5", claimed="3500m"), [], {}, "OutOfcpu"),
     ("others' devices take some", pod("5"), [pod("1", claimed="2500m")], {}, "OutOfcpu"),

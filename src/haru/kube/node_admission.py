@@ -7,7 +7,7 @@ behaviour; KEP-5004 and KEP-5517.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from haru.kube.meta import Obj, labels_of, name_of, tolerates
 from haru.kube.pod_containers import containers_of
@@ -26,29 +26,56 @@ _MEMORY_TAINT: Final = {"key": "node.kubernetes.io/memory-pressure", "effect": "
 _EVERYWHERE: Final = ("", "0.0.0.0")
 
 
+class Shortage(NamedTuple):
+    """What a node has too little of for a pod, in thousandths."""
+
+    resource: str
+    requested: int
+    used: int
+    capacity: int
+
+    @property
+    def missing(self) -> int:
+        """How much others would have to free."""
+        return self.requested + self.used - self.capacity
+
+    @property
+    def problem(self) -> tuple[str, str]:
+        """Reason and message of a refusal."""
+        name, unit = self.resource, 1 if self.resource == "cpu" else 1000
+        asked, taken, room = (amount // unit for amount in (self.requested, self.used, self.capacity))
+        text = f"Node didn't have enough resource: {name}, requested: {asked}, used: {taken}, capacity: {room}"
+        return f"OutOf{name}", text
+
+
 def admission_problem(pod: Obj, others: Sequence[Obj], allocatable: Mapping[str, int]) -> tuple[str, str] | None:
     """(reason, message) if the node has no room for the pod beside the others; amounts in thousandths."""
-    return room_problem(
-        pod, len(others), lambda name: sum(requested_amounts(other).get(name, 0) for other in others), allocatable
+    return next((one.problem for one in shortages_beside(pod, others, allocatable)), None)
+
+
+def shortages_beside(pod: Obj, others: Sequence[Obj], allocatable: Mapping[str, int]) -> list[Shortage]:
+    """All that the node has too little of for the pod beside the others; amounts in thousandths."""
+    return list(
+        shortages(
+            pod, len(others), lambda name: sum(requested_amounts(other).get(name, 0) for other in others), allocatable
+        )
     )
 
 
-def room_problem(
-    pod: Obj, others: int, used: Callable[[str], int], allocatable: Mapping[str, int]
-) -> tuple[str, str] | None:
-    """Check the same where the number of the other pods and what they use of each resource are known."""
-    if others + 1 > allocatable["pods"] // 1000:
-        return "OutOfpods", _no_room("pods", 1, others, allocatable["pods"] // 1000)
-    for name, amount in requested_amounts(pod).items():
+def shortages(pod: Obj, others: int, used: Callable[[str], int], allocatable: Mapping[str, int]) -> Iterator[Shortage]:
+    """The same where the number of the other pods and what they use of each resource are known."""
+    places = allocatable["pods"] // 1000
+    if others + 1 > places:
+        yield Shortage("pods", 1000, others * 1000, places * 1000)
+    amounts = requested_amounts(pod)
+    for name in (*_ADMITTED, *sorted(amounts.keys() - {*_ADMITTED})):
         # An extended resource that the node does not advertise is served by devices, through a claim (KEP-5004).
         is_native = name in _ADMITTED or name.startswith("hugepages-")
-        if not amount or not (is_native or ("/" in name and name in allocatable)):
+        if not amounts.get(name) or not (is_native or ("/" in name and name in allocatable)):
             continue
-        taken, capacity = used(name), allocatable.get(name, 0)
-        if taken + amount > capacity:
-            unit = 1 if name == "cpu" else 1000
-            return f"OutOf{name}", _no_room(name, amount // unit, taken // unit, capacity // unit)
-    return None
+        found = Shortage(name, amounts[name], used(name), allocatable.get(name, 0))
+        if found.missing > 0:
+            yield found
 
 
 def requested_amounts(pod: Obj) -> dict[str, int]:
@@ -169,7 +196,3 @@ def _host_ports(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
 def _conflict(one: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
     same = one[0] == other[0] or one[0] in _EVERYWHERE or other[0] in _EVERYWHERE
     return same and one[1:] == other[1:]
-
-
-def _no_room(name: str, requested: int, used: int, capacity: int) -> str:
-    return f"Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from haru.client.api import ApiClient
@@ -22,7 +23,8 @@ from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, get_condition, is_being_deleted, key_of, name_of, namespace_of, uid_of
 from haru.kube.names import format_time
-from haru.kube.node_admission import os_problem, placement_problem, room_problem, sysctl_problem
+from haru.kube.node_admission import os_problem, placement_problem, shortages, sysctl_problem
+from haru.kube.node_features import features_problem
 from haru.kube.pod_claims import FAILED_PREPARE, NotPrepared, check_claim, claim_keys, pod_claims
 from haru.kube.simulated_files import PodSources, volume_problem
 from haru.simulated_nodes import containers
@@ -169,6 +171,7 @@ class PodWorkers:
                 or os_problem(pod)
                 or self._room_problem(pod, node)
                 or placement_problem(pod, node.usage.ports_beside(uid_of(pod)), node.stored)
+                or features_problem(pod, (node.stored.get("status") or {}).get("declaredFeatures") or ())
             )
             if problem is not None:
                 self._recorder.event(pod, "Warning", *problem)
@@ -244,9 +247,9 @@ class PodWorkers:
         """Why the node has no room for the pod beside those that take room there already, if it has none."""
         node.usage.refresh(self._holder)
         uid = uid_of(pod)
-        return room_problem(
-            pod, node.usage.pods_beside(uid), lambda name: node.usage.used_beside(uid, name), node.allocatable
-        )
+        used = partial(node.usage.used_beside, uid)
+        missing = shortages(pod, node.usage.pods_beside(uid), used, node.allocatable)
+        return next((one.problem for one in missing), None)
 
     def _holder(self, key: str) -> Obj | None:
         """The pod, with what it was allocated, if it takes room on its node."""

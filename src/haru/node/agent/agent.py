@@ -18,17 +18,20 @@ from haru.client.events import EventRecorder
 from haru.client.informer import Informer, Selection
 from haru.errors import HaruError
 from haru.kube.kinds import known_kind
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, uid_of
 from haru.kube.node_admission import (
-    admission_problem,
+    Shortage,
     apparmor_problem,
     groups_problem,
+    is_critical,
     os_problem,
     placement_problem,
     pressure_problem,
+    shortages_beside,
     sysctl_problem,
 )
 from haru.kube.node_features import features_problem
+from haru.kube.node_preemption import NO_PREEMPTION, NoVictimsError, victims
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.context import Cgroups, Context, RuntimeInfo
 from haru.node.agent.evictions import Evictions
@@ -201,7 +204,7 @@ class Agent:
         worker = self.worker(uid)
         if worker is None:
             worker = self._start_worker(context, starter, uid)
-            if problem := self._problem(pod):
+            if problem := self._problem(pod, worker):
                 context.recorder.event(pod, "Warning", *problem)
                 worker.reject(*problem)
         worker.update(pod)
@@ -214,8 +217,8 @@ class Agent:
         task.add_done_callback(lambda _: self._workers.pop(uid, None))
         return worker
 
-    def _problem(self, pod: Obj) -> tuple[str, str] | None:
-        """Why a pod that was not here before can not be taken."""
+    def _problem(self, pod: Obj, worker: PodWorker) -> tuple[str, str] | None:
+        """Why a pod that was not here before can not be taken; others go for a critical one that nothing else bars."""
         status = pod.get("status") or {}
         if status.get("phase") in TERMINAL or status.get("containerStatuses") or not self.context:
             return None
@@ -225,10 +228,11 @@ class Agent:
             or sysctl_problem(pod)
             or os_problem(pod)
             or groups_problem(pod, node)
-            or self._no_room(pod)
+            or (None if is_critical(pod) else self._no_room(pod))
             or placement_problem(pod, self._others(pod), node)
             or apparmor_problem(pod, enabled=self.context.machine.has_apparmor)
             or features_problem(pod, declared_features(self._options.gates))
+            or (self._make_room(pod, worker) if is_critical(pod) else None)
         )
 
     def _node(self, context: Context) -> Obj:
@@ -239,13 +243,33 @@ class Agent:
 
     def _no_room(self, pod: Obj) -> tuple[str, str] | None:
         """Why the node has no room for a pod beside what the others were allocated."""
+        return next((one.problem for one in self._shortages(pod)), None)
+
+    def _make_room(self, pod: Obj, worker: PodWorker) -> tuple[str, str] | None:
+        """End lesser pods for a critical one that has no room; why that can not be done."""
+        assert self.evictions is not None
+        if not (missing := self._shortages(pod)):
+            return None
+        try:
+            gone = victims(pod, self._beside(pod), missing)
+        except NoVictimsError as error:
+            return NO_PREEMPTION, str(error)
+        found = [self._workers[uid_of(one)][0] for one in gone]
+        self.evictions.preempt(worker, found, missing[0].resource)
+        return None
+
+    def _shortages(self, pod: Obj) -> list[Shortage]:
         assert self.context is not None
         # Beside what the machine has: what others have written into the node.
         listed = (self._node(self.context).get("status") or {}).get("allocatable") or {}
         listed = {**listed, **self.context.allocatable}
         amounts = {name: parse_quantity(text).milli() for name, text in listed.items()}
-        others = [self.context.allocations.allocated(other) for other in self._others(pod)]
-        return admission_problem(pod, others, amounts)
+        return shortages_beside(pod, self._beside(pod), amounts)
+
+    def _beside(self, pod: Obj) -> list[Obj]:
+        """The other pods here, with what they were allocated."""
+        assert self.context is not None
+        return [self.context.allocations.allocated(other) for other in self._others(pod)]
 
     def _others(self, pod: Obj) -> list[Obj]:
         return [other for other in self._active() if other["metadata"]["uid"] != pod["metadata"]["uid"]]

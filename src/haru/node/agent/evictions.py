@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,9 @@ from haru.client.events import EventType
 from haru.exposition import head
 from haru.kube.meta import Obj
 from haru.kube.node_admission import EVICTED
+from haru.kube.node_preemption import CONDITION, MESSAGE, PREEMPTING, seconds_to_wait
 from haru.node.agent.context import Context
+from haru.node.eviction.evict import Eviction, evict
 from haru.node.eviction.image_gc import ImageCollector
 from haru.node.eviction.pressure_eviction import Machine, PressureEviction
 from haru.node.eviction.ranking import Usages
@@ -38,6 +41,8 @@ class Evictions:
     changed: Callable[[], None]
     counts: Counter[str] = field(default_factory=Counter)
     """Of evicted pods, by signal."""
+    preemptions: Counter[str] = field(default_factory=Counter)
+    """Of pods that went for critical ones, by the resource that was missing."""
     images: ImageCollector = field(init=False)
     pressure: PressureEviction = field(init=False)
 
@@ -61,11 +66,24 @@ class Evictions:
             group.create_task(self.pressure.run(), name="pressure")
             group.create_task(self.images.run(), name="unused images")
 
+    def preempt(self, worker: PodWorker, gone: Sequence[PodWorker], resource: str) -> None:
+        """End pods for a critical one, which waits for that."""
+        why = Eviction(resource, MESSAGE, math.inf, CONDITION, reason=PREEMPTING)
+        seconds = seconds_to_wait(one.pod for one in gone if one.pod is not None)
+        for one in gone:
+            evict(one, why, self.context.recorder, self.preemptions)
+        worker.start_after(gone, seconds)
+
     def lines(self) -> Sequence[str]:
         """The lines of /metrics."""
-        name = "kubelet_evictions"
-        lines = head(name, "counter", "Evicted pods by the exceeded limit.") if self.counts else []
-        return [*lines, *(f'{name}{{eviction_signal="{key}"}} {n}' for key, n in sorted(self.counts.items()))]
+        lines: list[str] = []
+        for name, what, label, counts in (
+            ("evictions", "Evicted pods by the exceeded limit.", "eviction_signal", self.counts),
+            ("preemptions", "Pods that went for critical ones.", "preemption_signal", self.preemptions),
+        ):
+            lines += head(f"kubelet_{name}", "counter", what) if counts else []
+            lines += [f'kubelet_{name}{{{label}="{key}"}} {n}' for key, n in sorted(counts.items())]
+        return lines
 
     def _pods(self) -> list[Obj]:
         return [worker.pod for worker in self.workers() if worker.pod is not None]

@@ -1,4 +1,4 @@
-"""Evicting a pod: its worker ends it, an event, a count and the log say so."""
+"""Ending a pod for others: its worker ends it, an event, a count and the log say so."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ class Eviction:
     signal: str
     message: str
     grace: float = 1.0
-    is_disruption: bool = False
-    """Whether the pod goes for others: its node is under pressure."""
+    disruption: str = ""
+    """What its condition says of a pod that goes for others; none for one that exceeds its own limits."""
     annotations: Mapping[str, str] | None = None
     """Of the event."""
+    reason: str = EVICTED
 
 
 def evict(worker: PodWorker, why: Eviction, recorder: EventRecorder, counts: Counter[str]) -> bool:
     """Evict a pod and tell of it; whether it did not end anyway. `counts` is by signal."""
     pod = worker.evictable
-    if pod is None or not worker.evict(EVICTED, why.message, why.grace, disrupted=why.is_disruption):
+    if pod is None or not worker.evict(why.reason, why.message, why.grace, why.disruption):
         return False
-    recorder.event(pod, "Warning", EVICTED, why.message, annotations=why.annotations)
+    recorder.event(pod, "Warning", why.reason, why.message, annotations=why.annotations)
     counts[why.signal] += 1
     _log.info("pod %s: %s", worker.uid, why.message.strip())
     return True

@@ -115,7 +115,7 @@ class PressureEviction:
             if is_critical(pod):
                 continue
             text, notes = told(threshold, pod, usages.get(uid), self.pressure.due, signals.seen)
-            why = Eviction(threshold.signal, text, self._grace(threshold, pod), True, notes)
+            why = Eviction(threshold.signal, text, self._grace(threshold, pod), text, notes)
             if evict(by_uid[uid], why, self.recorder, self.evictions):
                 return by_uid[uid]
         _log.warning("the node is short of %s, and there is no pod to evict", threshold.resource)

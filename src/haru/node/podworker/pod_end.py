@@ -21,8 +21,8 @@ class PodEnd:
     is_over: bool = False
     failure: tuple[str, str] | None = None
     """Why the pod as a whole has failed, as a reason and a message."""
-    is_disrupted: bool = False
-    """The pod goes since its node is under pressure."""
+    disruption: str = ""
+    """What its condition says of a pod that goes for others."""
     is_rejected: bool = False
     is_gone: bool = False
     """The API does not have the pod."""
@@ -41,10 +41,10 @@ class PodEnd:
         self.fail(reason, f"Pod was rejected: {message}")
         self.is_rejected = True
 
-    def evict(self, reason: str, message: str, grace: float, *, disrupted: bool) -> None:
+    def evict(self, reason: str, message: str, grace: float, disruption: str) -> None:
         """The pod is over, and has `grace` seconds."""
         self.fail(reason, message)
-        self.grace, self.is_disrupted = grace, disrupted
+        self.grace, self.disruption = grace, disruption
 
     def begin_kill(self) -> float:
         """When the first of its containers was killed, by the monotonic clock: now, unless one was."""

@@ -41,6 +41,8 @@ from haru.node.status.pod_status import TERMINAL, pod_ips
 from haru.node.status.status_manager import PODS, StatusManager
 
 _log = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.2
+"""Between looks at pods that end first."""
 RUNTIME_CLASSES = known_kind("node.k8s.io/v1", "RuntimeClass")
 
 
@@ -66,6 +68,8 @@ class PodWorker:
         self._replaced: set[str] = set()
         """Ids of containers that were killed to be started again."""
         self._end = PodEnd()
+        self._after: Sequence[PodWorker] = ()
+        self._after_until = 0.0
 
     # -- what others say ----------------------------------------------------------------------------------------------
 
@@ -90,6 +94,10 @@ class PodWorker:
         """The node does not take the pod."""
         self._end.reject(reason, message)
 
+    def start_after(self, others: Sequence[PodWorker], seconds: float) -> None:
+        """Start nothing until these have ended, or that time is over."""
+        self._after, self._after_until = others, time.monotonic() + seconds
+
     @property
     def evictable(self) -> Obj | None:
         """The pod, unless it ends anyway."""
@@ -98,11 +106,11 @@ class PodWorker:
             return None
         return None if (pod.get("status") or {}).get("phase") in TERMINAL else pod
 
-    def evict(self, reason: str, message: str, grace: float = 1.0, *, disrupted: bool = False) -> bool:
+    def evict(self, reason: str, message: str, grace: float = 1.0, disruption: str = "") -> bool:
         """End the pod within `grace` seconds, as failed; whether it did not end anyway."""
         if self.evictable is None:
             return False
-        self._end.evict(reason, message, grace, disrupted=disrupted)
+        self._end.evict(reason, message, grace, disruption)
         self.wake()
         return True
 
@@ -165,6 +173,8 @@ class PodWorker:
                 return self._context.options.intervals.resync_seconds
             await self._write_status(pod, await self._observe(pod))
             return 0.0
+        if time.monotonic() < self._after_until and not all(other.is_cleaned for other in self._after):
+            return _LOOK_SECONDS
         wait = await self._sync_active(pod, seen)
         return wait if left is None else min(wait, left)
 
@@ -339,7 +349,7 @@ class PodWorker:
             is_over=self._end.is_over,
             failure=self._end.failure,
             is_rejected=self._end.is_rejected,
-            is_disrupted=self._end.is_disrupted,
+            disruption=self._end.disruption,
             resources=self._resizer.reported(pod, seen),
             level=self._resizer.level(pod),
             resizes=self._resizer.conditions,

@@ -52,8 +52,8 @@ class StatusInputs:
     """The pod's end was decided: by its work, a deadline, an eviction, or before it began."""
     failure: tuple[str, str] | None = None
     """Why the pod as a whole has failed, as a reason and a message."""
-    is_disrupted: bool = False
-    """It goes since its node is under pressure."""
+    disruption: str = ""
+    """What its condition says of a pod that goes for others."""
     is_rejected: bool = False
     """The node did not take the pod: nothing else is said of it."""
     resources: Mapping[str, Obj] = field(default_factory=dict)

@@ -55,8 +55,8 @@ def pod_status(pod: Obj, seen: SeenPod, known: StatusInputs, now: str) -> Obj:
         status["ephemeralContainerStatuses"] = ephemeral
     if known.failure is not None and phase in TERMINAL:
         status["reason"], status["message"] = known.failure
-        if known.is_disrupted:
-            conditions.append(_Condition("DisruptionTarget", True, "TerminationByKubelet", known.failure[1]))
+        if known.disruption:
+            conditions.append(_Condition("DisruptionTarget", True, "TerminationByKubelet", known.disruption))
     elif before.get("reason") and phase in TERMINAL:
         status["reason"], status["message"] = before["reason"], before.get("message")
     status |= known.level
