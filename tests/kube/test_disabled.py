@@ -56,6 +56,9 @@ CASES: list[tuple[str, Obj, str, Any]] = [
     ("DRAResourceClaimDeviceStatus", claim(), "status.devices", [RESULT]),
     ("DRAExtendedResource", resource("DeviceClass", {}), "spec.extendedResourceName", "example.com/gpu"),
     ("DRAExtendedResource", pod(), "status.extendedResourceClaimStatus", {"resourceClaimName": "c"}),
+    ("ContainerRestartRules", pod(containers=[{"name": "c"}]), "spec.containers.0.restartPolicy", "Always"),
+    ("ContainerRestartRules", pod(initContainers=[{"name": "c"}]), "spec.initContainers.0.restartPolicy", "Never"),
+    ("ContainerRestartRules", pod(initContainers=[{"name": "c"}]), "spec.initContainers.0.restartPolicyRules", [{}]),
     (
         "ResourceHealthStatus",
         put(pod(), "status.containerStatuses", [{"name": "c"}]),
@@ -125,6 +128,13 @@ def test_lifecycle_goes_with_its_only_member() -> None:
         ]
         left = {name: value for name, value in lifecycle.items() if name != "stopSignal"}
         assert made == ({"name": "c", "lifecycle": left} if left or not lifecycle else {"name": "c"})
+
+
+def test_sidecar_needs_no_gate() -> None:
+    sidecar = pod(initContainers=[{"name": "c", "restartPolicy": "Always"}])
+    assert dropped(sidecar, None, without("ContainerRestartRules")) is sidecar
+    rules = without("ContainerRestartRules")
+    assert not rules.enabled("RestartAllContainersOnContainerExits")
 
 
 def test_configuration_of_nodes_is_dropped_unless_in_use() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from in_memory_client import InMemoryClient, named
 
 from haru.clock import Clock
-from haru.simulated_nodes.fleet import Fleet
+from haru.simulated_nodes.fleet import Fleet, FleetOptions
 from haru.simulated_nodes.pod_workers import CLAIMS, PODS
 
 Obj = dict[str, Any]
@@ -41,13 +41,19 @@ class Stage:
         self.recorder = Recorder()
         self.clock = Watch()
         self.nodes = nodes
+        self.options = FleetOptions()
         self.fleet: Fleet | None = None
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Fleet]:
         self.fleet = Fleet(
-            self.client, named(self.nodes), Clock(self.clock), recorder=self.recorder, renew_seconds=0.05  # type: ignore[arg-type]
-        )  # fmt: skip
+            self.client,  # type: ignore[arg-type]
+            named(self.nodes),
+            Clock(self.clock),
+            recorder=self.recorder,  # type: ignore[arg-type]
+            renew_seconds=0.05,
+            options=self.options,
+        )
         task = asyncio.create_task(self.fleet.run())
         try:
             yield self.fleet

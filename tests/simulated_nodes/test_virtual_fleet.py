@@ -8,6 +8,7 @@ from fleet_stage import Stage
 from haru.kube.errors import StatusError
 from haru.kube.meta import get_condition
 from haru.simulated_nodes.claims import preparation_problem
+from haru.simulated_nodes.fleet import FleetOptions
 from haru.simulated_nodes.nodes import LEASES, NODES
 from haru.simulated_nodes.pod_workers import CLAIMS, PODS
 
@@ -53,6 +54,21 @@ async def test_existing_nodes_are_adopted_and_completed() -> None:
     assert node["metadata"]["labels"]["simulated.haru.dev/profile"] == "cpu"
     assert node["status"]["capacity"]["cpu"] == "32"
     assert node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] == 0
+
+
+async def test_node_declares_the_features_of_its_gates_and_refuses_pods_that_need_others() -> None:
+    stage = Stage("cpu:1")
+    feature, rule = "RestartAllContainersOnContainerExits", {"action": "RestartAllContainers", "exitCodes": {}}
+    containers = [{"name": "c", "image": "i", "restartPolicyRules": [rule]}]
+    for declared, phase in (((feature,), "Running"), ((), "Failed")):
+        stage.options = FleetOptions(features=declared)
+        async with stage.running() as fleet:
+            await fleet.ready.wait()
+            node = await stage.client.get(NODES, "cpu-0")
+            assert node["status"]["declaredFeatures"] == list(declared)
+            await stage.pod(phase.lower(), node="cpu-0", containers=containers)
+            pod = await stage.phase(phase.lower(), phase)
+            assert pod["status"].get("reason") == (None if declared else "PodFeatureUnsupported")
 
 
 async def test_failed_registration_is_retried() -> None:

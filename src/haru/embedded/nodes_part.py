@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from haru.drivers.simulated.driver import SimulatedDriver
+from haru.drivers.simulated.objects import FEATURES
+from haru.embedded.gates import gates_of
 from haru.embedded.options import UpOptions
 from haru.embedded.part import Setting, Tasks
-from haru.simulated_nodes.fleet import Fleet
+from haru.simulated_nodes.fleet import Fleet, FleetOptions
 from haru.simulated_nodes.provisioner import SimulatedProvisioner
 
 
@@ -16,12 +18,14 @@ class NodesPart(Tasks):
 
     def __init__(self, options: UpOptions) -> None:
         super().__init__()
+        self._features = tuple(name for name in FEATURES if gates_of(options).enabled(name))
         self._revisions: dict[str, int] = {}
 
     async def start(self, setting: Setting) -> None:
         """Start them; they are ready when all nodes are up and all devices published."""
         clients, clock = setting.clients, setting.clock
-        fleet = Fleet(clients.component("fleet"), setting.nodes, clock, clients=clients.node)
+        options = FleetOptions(features=self._features)
+        fleet = Fleet(clients.component("fleet"), setting.nodes, clock, clients=clients.node, options=options)
         driver = SimulatedDriver(clients.component("driver"), setting.nodes, clock=clock)
         provisioner = SimulatedProvisioner(clients.component("provisioner"), clock)
         self._run("provisioner", provisioner.run())

@@ -17,9 +17,18 @@ from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A field, unless it has this value."""
+
+    name: str
+    value: str
+
+
 # A path of field names; `[]` steps into every item of a list, `{}` into every value of a map. The last step is a set
-# of names, so that siblings are looked for in one pass.
-Path = tuple[str | frozenset[str], ...]
+# of names, so that siblings are looked for in one pass, or one name beside a value that needs no gate.
+Path = tuple[str | frozenset[str] | Other, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +42,20 @@ class Feature:
 
 
 def _feature(gates: str, *paths: str) -> Feature:
-    """`paths` as dotted texts; the last name may be several, with bars between them."""
+    """`paths` as dotted texts; the last name may be several, with bars between them, or one with `!` and a value."""
     found = tuple(_path(text) for text in paths)
-    names = sorted({name for path in found for name in path[-1]})
+    names = sorted({name for path in found for name in _names(path[-1])})
     return Feature(tuple(gates.split("+")), found, tuple(f'"{name}":'.encode() for name in names))
 
 
 def _path(text: str) -> Path:
     *steps, last = text.split(".")
-    return (*steps, frozenset(last.split("|")))
+    name, _, value = last.partition("!")
+    return (*steps, Other(name, value) if value else frozenset(last.split("|")))
+
+
+def _names(last: str | frozenset[str] | Other) -> Iterable[str]:
+    return (last.name,) if isinstance(last, Other) else last
 
 
 def _removed(*paths: str) -> Feature:
@@ -105,6 +119,12 @@ def _pod_spec_features(spec: str) -> tuple[Feature, ...]:
         _feature("GenericWorkload", f"{spec}.schedulingGroup"),
         _feature("ClusterTrustBundleProjection", f"{projected}.clusterTrustBundle"),
         _feature("PodCertificateRequest", f"{projected}.podCertificate"),
+        _feature(
+            "ContainerRestartRules",
+            f"{spec}.initContainers.[].restartPolicy!Always",
+            f"{spec}.initContainers.[].restartPolicyRules",
+            *(f"{spec}.{name}.[].restartPolicy|restartPolicyRules" for name in containers[1:]),
+        ),
         _feature("ContainerStopSignals", *(f"{spec}.{name}.[].lifecycle.stopSignal" for name in containers)),
     )
 
@@ -191,6 +211,8 @@ def drop_disabled_fields(obj: Obj, old: Obj | None, kind: Kind, gates: FeatureGa
 def _has(value: Any, path: Path) -> bool:
     """Whether something is set at `path`; empty lists and texts are not."""
     step, rest = path[0], path[1:]
+    if isinstance(step, Other):
+        return isinstance(value, dict) and value.get(step.name) not in (None, "", step.value)
     if isinstance(step, frozenset):
         return isinstance(value, dict) and any(value.get(name) not in (None, [], "") for name in step)
     return any(_has(child, rest) for child in _children(value, step))
@@ -213,6 +235,8 @@ def _without(value: Any, path: Path) -> Any:
         return value
     if step == "{}":
         return _changed_values(value, rest)
+    if isinstance(step, Other):
+        return {name: item for name, item in value.items() if name != step.name} if _has(value, path) else value
     if isinstance(step, frozenset):
         return value if step.isdisjoint(value) else {name: item for name, item in value.items() if name not in step}
     child = value.get(step)

@@ -19,7 +19,7 @@ from haru.client.informer import Informer, Selection
 from haru.client.workqueue import WorkQueue
 from haru.clock import SYSTEM, Clock
 from haru.drivers.simulated.catalogue import UNKNOWN_PROFILE, Catalogue
-from haru.drivers.simulated.objects import OF_NO_FLEET, OFFLINE, PROFILE_LABEL
+from haru.drivers.simulated.objects import FEATURES, OF_NO_FLEET, OFFLINE, PROFILE_LABEL
 from haru.drivers.simulated.profiles import Profile, ProfileError
 from haru.kube.meta import Obj, annotations_of, labels_of, name_of
 from haru.kube.selectors import parse_label_selector
@@ -43,6 +43,8 @@ class FleetOptions(NamedTuple):
     """Taints of the Nodes that the fleet creates."""
     with_claims: bool = True
     """Whether the server serves ResourceClaims."""
+    features: tuple[str, ...] = FEATURES
+    """What the Nodes declare."""
 
 
 NO_NAME: Final = FleetOptions()
@@ -87,6 +89,7 @@ class Fleet:
             renew_seconds=renew_seconds,
             recovered=self._renew_watches,
             taints=options.taints,
+            features=options.features,
         )
         self._starting: WorkQueue[str] = WorkQueue(f"{COMPONENT} nodes", max_delay=7.0)
         self.revision = 0

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from haru.client.api import ApiClient
-from haru.drivers.simulated.objects import PLACES, node_conditions, node_labels, node_object, node_status
+from haru.drivers.simulated.objects import FEATURES, PLACES, node_conditions, node_labels, node_object, node_status
 from haru.drivers.simulated.profiles import Profile
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
@@ -101,10 +101,11 @@ class NodeKeeper:
         renew_seconds: float = 10.0,
         recovered: Callable[[], None] = lambda: None,
         taints: Sequence[Obj] = (),
+        features: Sequence[str] = FEATURES,
     ) -> None:
         self._as_node = clients
         self._told_recovered = recovered
-        self._taints = list(taints)
+        self._taints, self._features = list(taints), features
         self._nodes = nodes
         self._read = read
         self._clock = clock
@@ -125,7 +126,7 @@ class NodeKeeper:
         """Create a node; None if there is one of this name."""
         now = format_time(self._clock())
         try:
-            node = node_object(profile, name, internal_ip=internal_ip, now=now)
+            node = node_object(profile, name, internal_ip=internal_ip, now=now, features=self._features)
             if self._taints:
                 node["spec"]["taints"] = self._taints
             return await self._as_node(name).create(NODES, node)
@@ -146,8 +147,10 @@ class NodeKeeper:
             patch = {"metadata": {"uid": node.uid, "labels": missing}}
             stored = await self._as_node(name).patch(NODES, name, patch)
         status = stored.get("status") or {}
-        wanted = node_status(profile, name, internal_ip=node.internal_ip, now=format_time(self._clock()))
-        same = all(status.get(field) == wanted[field] for field in ("capacity", "allocatable", "daemonEndpoints"))
+        now = format_time(self._clock())
+        wanted = node_status(profile, name, internal_ip=node.internal_ip, now=now, features=self._features)
+        compared = ("capacity", "allocatable", "daemonEndpoints", "declaredFeatures")
+        same = all((status.get(field) or []) == wanted[field] for field in compared)
         if not same or not all(_agrees(stored, condition) for condition in wanted["conditions"]):
             wanted["conditions"] = [_observed(stored, condition) for condition in wanted["conditions"]]
             if status.get("addresses"):

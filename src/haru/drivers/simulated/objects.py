@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Sequence
 from typing import Final
 
 from haru.drivers.simulated.profiles import COMPUTE_DOMAIN_DRIVER, Profile
@@ -28,10 +29,12 @@ PLACES: Final = frozenset({_REGION, _ZONE, RACK_LABEL, CLIQUE_LABEL})
 KUBELET_VERSION: Final = "v1.36.0"
 
 _EVICTION_RESERVE: Final = parse_quantity("100Mi")
+FEATURES: Final = (RESTART_ALL_FEATURE,)
+"""What a simulated node declares, unless gates are off."""
 _CLUSTERS: Final = uuid.UUID("4a8d3b0e-1b2f-5d55-8c1f-6f0b5b8f2a10")
 
 
-def node_object(profile: Profile, name: str, *, internal_ip: str, now: str) -> Obj:
+def node_object(profile: Profile, name: str, *, internal_ip: str, now: str, features: Sequence[str] = FEATURES) -> Obj:
     """A ready node of this profile, as its kubelet registers it."""
     annotations = {"node.alpha.kubernetes.io/ttl": "0"}
     if profile.source:
@@ -41,7 +44,7 @@ def node_object(profile: Profile, name: str, *, internal_ip: str, now: str) -> O
         "kind": "Node",
         "metadata": {"name": name, "labels": node_labels(profile, name), "annotations": annotations},
         "spec": {},
-        "status": node_status(profile, name, internal_ip=internal_ip, now=now),
+        "status": node_status(profile, name, internal_ip=internal_ip, now=now, features=features),
     }
 
 
@@ -73,7 +76,7 @@ def _label(value: str) -> str:
     return value if len(value) <= 63 else f"{value[:52]}-{short_hash(value)}"
 
 
-def node_status(profile: Profile, name: str, *, internal_ip: str, now: str) -> Obj:
+def node_status(profile: Profile, name: str, *, internal_ip: str, now: str, features: Sequence[str] = FEATURES) -> Obj:
     """Capacity, addresses, health and versions of a ready node."""
     capacity = {
         "cpu": profile.cpu,
@@ -91,7 +94,7 @@ def node_status(profile: Profile, name: str, *, internal_ip: str, now: str) -> O
         "addresses": [{"type": "InternalIP", "address": internal_ip}, {"type": "Hostname", "address": name}],
         # Nothing listens: a way into a container, or its log, is not looked for.
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
-        "declaredFeatures": [RESTART_ALL_FEATURE],
+        "declaredFeatures": list(features),
         "nodeInfo": {
             "machineID": short_hash(f"{name}/machine", 32),
             "systemUUID": short_hash(f"{name}/system", 32),
