@@ -68,9 +68,3 @@ def test_controllers_without_a_list_refuse_before_they_take_the_lease(
     (told,) = [line for line in done.stderr.splitlines() if line.startswith("haru controllers: ")]
     assert "is not Haru's" in told and "--controllers LIST" in told
     assert [path for method, path in ASKED if "leases" in path] == []
-
-
-def test_period_of_autoscalers_must_be_above_zero(tmp_path: Path, kubeconfig: Path) -> None:
-    flag = "--horizontal-pod-autoscaler-sync-period=0s"
-    done = haru(tmp_path, "controllers", "--kubeconfig", str(kubeconfig), flag, seconds=30)
-    assert done.returncode == 2 and 'Invalid value: "0s": write a duration above 0' in done.stderr

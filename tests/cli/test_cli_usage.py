@@ -169,6 +169,24 @@ for component in ("scheduler", "controllers"):
         ([component, "--secure-port", "x"], ["--secure-port", '"x"', "0 to 65535"]),
     ]
 CASES += [(["controllers", "--controllers", "jobs"], ["--controllers", "jobs", "job-controller"])]
+for command, flag, duration in (
+    ("apiserver --etcd-servers=http://x", "etcd-compaction-interval", "-1m"),
+    ("apiserver --etcd-servers=http://x", "kubelet-timeout", "0s"),
+    ("apiserver --etcd-servers=http://x", "service-account-max-token-expiration", "1.5s"),
+    ("apiserver --etcd-servers=http://x", "audit-webhook-initial-backoff", "1d"),
+    ("controllers", "cluster-signing-duration", "-1h"),
+    ("controllers", "cluster-signing-duration", "99999999999h"),
+    ("controllers", "horizontal-pod-autoscaler-sync-period", "0s"),
+    ("dashboard", "session-duration", "0.5s"),
+    ("install", "wait", "-1s"),
+    ("node", "authentication-token-webhook-cache-ttl", "2"),
+    ("node", "image-maximum-gc-age", "soon"),
+    ("scheduler", "authorization-webhook-cache-authorized-ttl", ""),
+    ("scheduler", "leader-elect-lease-duration", "9999999999h"),
+    ("signer serve", "rotate-every", "-1h"),
+):
+    words = [f"--{flag}: ", f'Invalid value: "{duration}": write a duration']
+    CASES.append(([*command.split(), f"--{flag}={duration}"], words))
 for command in ("up", "controllers"):
     CASES += [
         ([command, "--stale-gang-after", "soon"], ["--stale-gang-after", '"soon"', "such as 10m"]),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haru.cli.component_flags import parse_gates
+from haru.cli.duration_flags import duration
 from haru.cli.http2_flags import add_http2_arguments, http2_streams_of
 from haru.cli.kubelet_flags import add_kubelet_arguments, kubelets_of
 from haru.cli.main import UsageError
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     etcd.add_argument("--etcd-keyfile", type=Path, metavar="FILE", help="private key of that certificate")
     etcd.add_argument(
         "--etcd-compaction-interval",
+        type=duration,
         default="5m",
         metavar="DURATION",
         help="interval of etcd compaction; one replica compacts for all (default 5m; 0: another process compacts)",
@@ -110,19 +112,6 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
 
 
-def _seconds(text: str) -> float:
-    from haru.cel.errors import EvaluationError
-    from haru.cel.libraries import parse_duration
-
-    try:
-        seconds = parse_duration(text).ns / 1e9
-    except EvaluationError:
-        seconds = -1.0
-    if seconds < 0:
-        raise UsageError(f'--etcd-compaction-interval: Invalid value: "{text}": write a duration such as 5m, or 0s')
-    return seconds
-
-
 def _emulated_minor(text: str) -> int:
     """The minor version of `--emulated-version`: `1.35` or, with the component's name as in Kubernetes, `kube=1.35`."""
     from haru.kube.gate_table import NEWEST, OLDEST
@@ -155,7 +144,7 @@ def _replica_options(flags: argparse.Namespace) -> ReplicaOptions:
             flags.etcd_cafile,
             flags.etcd_certfile,
             flags.etcd_keyfile,
-            _seconds(flags.etcd_compaction_interval),
+            flags.etcd_compaction_interval,
         ),
         ServingOptions(
             flags.bind_address,

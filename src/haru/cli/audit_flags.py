@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from haru.cli.duration_flags import duration
 from haru.cli.number_flags import count, decimal, number
 from haru.cli.token_flags import truth
 
@@ -78,18 +79,6 @@ def _rate(text: str) -> float:
     return decimal(text, "write a number, for example 10 or 0.5")
 
 
-def _seconds(text: str) -> float:
-    from haru.kube.durations import seconds_of
-
-    try:
-        seconds = seconds_of(text)
-    except ValueError:
-        seconds = -1.0
-    if seconds < 0:
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a duration, for example 30s')
-    return seconds
-
-
 def _version(text: str) -> str:
     if text != "audit.k8s.io/v1":
         raise argparse.ArgumentTypeError(f'Invalid value: "{text}": the only version is audit.k8s.io/v1')
@@ -118,11 +107,11 @@ _OF_BOTH: tuple[_Row, ...] = (
 _OF_WEBHOOKS: tuple[_Row, ...] = (
     ("truncate-max-batch-size", number, "BYTES", "a larger batch is split (default 10485760)"),
     ("batch-max-size", number, "N", "maximum of events per batch (default 400)"),
-    ("batch-max-wait", _seconds, "DURATION", "maximum wait until a partial batch is sent (default 30s)"),
+    ("batch-max-wait", duration, "DURATION", "maximum wait until a partial batch is sent (default 30s)"),
     ("batch-throttle-enable", truth, "BOOL", "limit the rate of batches (default true)"),
     ("batch-throttle-qps", _rate, "N", "average batches per second (default 10)"),
     ("batch-throttle-burst", number, "N", "burst of batches (default 15)"),
-    ("initial-backoff", _seconds, "DURATION", "delay before the second of five attempts (default 10s)"),
+    ("initial-backoff", duration, "DURATION", "delay before the second of five attempts (default 10s)"),
 )
 _MEMBERS = {
     "mode": "mode",

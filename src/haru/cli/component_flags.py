@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from haru.cli.connection import add_connection_arguments
+from haru.cli.duration_flags import duration
 from haru.cli.main import UsageError
 from haru.cli.serving_flags import add_serving_arguments, port_number
 
@@ -63,18 +64,8 @@ def add_election_arguments(parser: argparse.ArgumentParser) -> None:
         ("retry-period", "2s", "time between two attempts to take or renew the Lease"),
     ):
         parser.add_argument(
-            f"--leader-elect-{name}", type=seconds, metavar="DURATION", help=f"{text} (default {default})"
+            f"--leader-elect-{name}", type=duration, metavar="DURATION", help=f"{text} (default {default})"
         )
-
-
-def seconds(text: str) -> float:
-    """A duration such as 15s, for argparse."""
-    from haru.kube.durations import seconds_of
-
-    try:
-        return seconds_of(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a duration such as 15s or 1m30s') from None
 
 
 def parse_gates(text: str, minor: int = 0) -> FeatureGates:

@@ -10,7 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from haru.cli.component_flags import add_component_arguments, parse_gates, seconds
+from haru.cli.component_flags import add_component_arguments, parse_gates
+from haru.cli.duration_flags import period
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
@@ -50,14 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     parser.add_argument(
         "--cluster-signing-duration",
-        type=seconds,
+        type=period,
         default="8760h",
         metavar="DURATION",
         help="how long the certificates are valid at most (default: 8760h)",
     )
     parser.add_argument(
         "--horizontal-pod-autoscaler-sync-period",
-        type=_period,
+        type=period,
         default="15s",
         metavar="DURATION",
         help="time between two looks at an autoscaler (default 15s)",
@@ -79,12 +80,6 @@ def add_stale_gang_arguments(parser: argparse.ArgumentParser) -> None:
         help="for a stale gang: report it (default), or also evict its remaining members (the PodGroup "
         "annotation haru.dev/stale-gang-policy overrides it)",
     )
-
-
-def _period(text: str) -> float:
-    if not (found := seconds(text)) > 0:
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a duration above 0')
-    return found
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from haru.cli.connection import add_connection_arguments, connect, told_as_usage
+from haru.cli.duration_flags import duration
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--wait",
+        type=duration,
         metavar="DURATION",
         default="0s",
         help="how long to wait until pods are available, or everything is deleted (default 0s)",
@@ -50,14 +52,13 @@ def run(options: argparse.Namespace) -> int:
     """Checks, then applies or deletes; 1 where an error stands against it, or the wait was in vain."""
     from haru.install.manifests import manifests_of
 
-    seconds = _seconds(options.wait)
     modes = [options.mode or "second-scheduler"] if options.mode or not options.remove else list(_MODES)
     try:
         objects = _union([manifests_of(mode, options.image) for mode in modes])
         others = [] if options.remove else _union([manifests_of(mode) for mode in _rivals(modes[0])])
     except (OSError, ValueError) as error:
         raise UsageError(str(error)) from error
-    return asyncio.run(_run(options, modes[0], objects, others, seconds))
+    return asyncio.run(_run(options, modes[0], objects, others, options.wait))
 
 
 def _rivals(mode: str) -> list[str]:
@@ -117,13 +118,3 @@ async def _write(
             f"error: {text} is {told} after {seconds:g} s: see kubectl describe {text.split(' ')[0]}", file=sys.stderr
         )
     return int(bool(late))
-
-
-def _seconds(text: str) -> float:
-    from haru.cel.errors import EvaluationError
-    from haru.cel.libraries import parse_duration
-
-    try:
-        return parse_duration(text).ns / 1e9
-    except EvaluationError:
-        raise UsageError(f'--wait: Invalid value: "{text}": write a duration such as 2m') from None

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from haru.cli.duration_flags import period
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
@@ -35,10 +36,10 @@ def add_kubelet_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--kubelet-timeout",
-        type=_seconds,
-        default=5.0,
-        metavar="SECONDS",
-        help="timeout of requests to kubelets (default 5)",
+        type=period,
+        default="5s",
+        metavar="DURATION",
+        help="timeout of requests to kubelets (default 5s)",
     )
 
 
@@ -79,13 +80,3 @@ def _authority(file: Path | None, flag: str) -> bytes:
     except ValueError:
         raise UsageError(f"{flag}: {file}: there is no certificate in it") from None
     return data
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text.removesuffix("s"))
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 3600:
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write seconds, more than 0 and less than 3600')
-    return seconds

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from haru.cli.duration_flags import duration
 from haru.cli.main import UsageError
 from haru.cli.serving_flags import add_certificate_arguments, ip_address, port_number
 
@@ -53,6 +54,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--authentication-token-webhook-cache-ttl",
+        type=duration,
         metavar="DURATION",
         default="2m",
         help="how long TokenReview answers are cached (default 2m)",
@@ -65,12 +67,14 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--authorization-webhook-cache-authorized-ttl",
+        type=duration,
         metavar="DURATION",
         default="5m",
         help='how long an "allowed" answer is cached (default 5m)',
     )
     group.add_argument(
         "--authorization-webhook-cache-unauthorized-ttl",
+        type=duration,
         metavar="DURATION",
         default="30s",
         help='how long a "denied" answer is cached (default 30s)',
@@ -113,31 +117,13 @@ def server_options(flags: argparse.Namespace) -> ServerOptions:
             client_ca_file=flags.client_ca_file,
             anonymous=flags.anonymous_auth,
             webhook=flags.authentication_token_webhook,
-            cache_seconds=_seconds(flags, "authentication_token_webhook_cache_ttl"),
+            cache_seconds=flags.authentication_token_webhook_cache_ttl,
         ),
         authorization=AuthorizationOptions(
             mode=flags.authorization_mode,
-            allowed_seconds=_seconds(flags, "authorization_webhook_cache_authorized_ttl"),
-            denied_seconds=_seconds(flags, "authorization_webhook_cache_unauthorized_ttl"),
+            allowed_seconds=flags.authorization_webhook_cache_authorized_ttl,
+            denied_seconds=flags.authorization_webhook_cache_unauthorized_ttl,
             require_create_for_streams=flags.require_create_for_streams,
         ),
         debugging_handlers=flags.enable_debugging_handlers,
     )
-
-
-def _seconds(flags: argparse.Namespace, name: str) -> float:
-    return seconds_of(f"--{name.replace('_', '-')}", getattr(flags, name))
-
-
-def seconds_of(flag: str, text: str) -> float:
-    """A duration in seconds. Raises UsageError."""
-    from haru.cel.errors import EvaluationError
-    from haru.cel.libraries import parse_duration
-
-    try:
-        seconds = parse_duration(text).ns / 1e9
-    except EvaluationError:
-        seconds = -1.0
-    if seconds < 0:
-        raise UsageError(f'{flag}: Invalid value: "{text}": write a duration such as 2m')
-    return seconds

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from haru.cli.duration_flags import duration
 from haru.cli.main import UsageError
-from haru.cli.node_api_flags import seconds_of
 
 if TYPE_CHECKING:
     from haru.node.agent import EvictionOptions, ImageGcOptions
@@ -45,6 +45,7 @@ def add_eviction_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--eviction-pressure-transition-period",
+        type=duration,
         metavar="DURATION",
         default="5m",
         help="how long a condition of pressure stays after it was last observed (default 5m)",
@@ -72,12 +73,14 @@ def add_eviction_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--minimum-image-ttl-duration",
+        type=duration,
         metavar="DURATION",
         default="2m",
         help="how long an unused image is kept at least (default 2m)",
     )
     group.add_argument(
         "--image-maximum-gc-age",
+        type=duration,
         metavar="DURATION",
         default="0s",
         help="how long an unused image is kept at most, as imageMaximumGCAge (default 0s: for ever)",
@@ -94,17 +97,12 @@ def eviction_options(flags: argparse.Namespace) -> EvictionOptions:
         thresholds = parse_thresholds(
             _pairs(flags, "eviction_hard", "<"),
             _pairs(flags, "eviction_soft", "<"),
-            {signal: seconds_of("--eviction-soft-grace-period", text) for signal, text in grace.items()},
+            {signal: _grace(text) for signal, text in grace.items()},
             _pairs(flags, "eviction_minimum_reclaim", "="),
         )
     except ValueError as error:
         raise UsageError(f"--eviction-hard, --eviction-soft: Invalid value: {error}") from error
-    transition = flags.eviction_pressure_transition_period
-    return EvictionOptions(
-        thresholds,
-        seconds_of("--eviction-pressure-transition-period", transition),
-        flags.eviction_max_pod_grace_period,
-    )
+    return EvictionOptions(thresholds, flags.eviction_pressure_transition_period, flags.eviction_max_pod_grace_period)
 
 
 def image_gc_options(flags: argparse.Namespace) -> ImageGcOptions:
@@ -117,12 +115,14 @@ def image_gc_options(flags: argparse.Namespace) -> ImageGcOptions:
             f"--image-gc-high-threshold: Invalid value: {high}: write 0 to 100, "
             f"and no less than --image-gc-low-threshold, which is {low}"
         )
-    return ImageGcOptions(
-        high,
-        low,
-        seconds_of("--minimum-image-ttl-duration", flags.minimum_image_ttl_duration),
-        seconds_of("--image-maximum-gc-age", flags.image_maximum_gc_age),
-    )
+    return ImageGcOptions(high, low, flags.minimum_image_ttl_duration, flags.image_maximum_gc_age)
+
+
+def _grace(text: str) -> float:
+    try:
+        return duration(text)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"--eviction-soft-grace-period: {error}") from None
 
 
 def _pairs(flags: argparse.Namespace, name: str, between: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from haru.cli.duration_flags import duration
 from haru.cli.main import UsageError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def add_serving_arguments(parser: argparse.ArgumentParser, port: int) -> None:
     texts = ("TokenReviews", 'an "allowed" answer', 'a "denied" answer')
     for name, text in zip(_DURATIONS, texts, strict=True):
         flag = f"--{name.replace('_', '-')}"
-        group.add_argument(flag, metavar="DURATION", help=f"how long {text} is cached (default 10s)")
+        group.add_argument(flag, type=duration, metavar="DURATION", help=f"how long {text} is cached (default 10s)")
 
 
 def _add_switch(group: Any, flag: str, text: str) -> None:
@@ -89,7 +90,7 @@ def serving_options(flags: argparse.Namespace, port: int) -> ServingOptions | No
         if file is not None and not file.is_file():
             raise UsageError(f'--{name.replace("_", "-")}: Invalid value: "{file}": there is no such file')
     paths = flags.authorization_always_allow_paths
-    token, allowed, denied = (_seconds(flags, name) for name in _DURATIONS)
+    token, allowed, denied = (getattr(flags, name) if name in given else 10.0 for name in _DURATIONS)
     return ServingOptions(
         address=flags.bind_address or "0.0.0.0",
         port=flags.secure_port or port,
@@ -128,17 +129,3 @@ def ip_address(text: str) -> str:
         return str(ipaddress.ip_address(text))
     except ValueError:
         raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write an IP address') from None
-
-
-def _seconds(flags: argparse.Namespace, name: str) -> float:
-    from haru.cel.errors import EvaluationError
-    from haru.cel.libraries import parse_duration
-
-    text = getattr(flags, name) or "10s"
-    try:
-        seconds = parse_duration(text).ns / 1e9
-    except EvaluationError:
-        seconds = -1.0
-    if seconds < 0:
-        raise UsageError(f'--{name.replace("_", "-")}: Invalid value: "{text}": write a duration such as 10s')
-    return seconds

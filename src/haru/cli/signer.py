@@ -19,9 +19,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from haru.cli.duration_flags import whole_seconds
 from haru.cli.main import UsageError
 from haru.cli.number_flags import number
-from haru.cli.token_flags import seconds
 
 if TYPE_CHECKING:
     from haru.signer.run import SignerOptions
@@ -47,19 +47,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve.add_argument("--generate", action="store_true", help="create a key if no key can sign")
     serve.add_argument(
         "--refresh-hint",
-        type=seconds,
+        type=whole_seconds,
         metavar="DURATION",
         help="interval at which API servers fetch keys (default 1m); a new key signs after twice that time",
     )
     serve.add_argument(
         "--max-token-expiration",
-        type=seconds,
+        type=whole_seconds,
         metavar="DURATION",
         help="maximum token lifetime, at least 10m (default 24h); replaced keys stay published for that long",
     )
     serve.add_argument(
         "--rotate-every",
-        type=seconds,
+        type=whole_seconds,
         default=0,
         metavar="DURATION",
         help="interval of automatic key rotation (default: never)",

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from haru.cli.duration_flags import nanoseconds
 from haru.cli.main import UsageError
 from haru.cli.serving_flags import add_certificate_arguments, ip_address, port_number
 
@@ -45,6 +46,7 @@ def add_team_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--session-duration",
+        type=_session,
         metavar="DURATION",
         default="12h",
         help="how long a token need not be shown again (default 12h)",
@@ -83,7 +85,7 @@ def team_options(flags: argparse.Namespace, history: UsageHistory | None, prices
         names=hosts,
         client_ca_file=flags.requestheader_client_ca_file,
     )
-    return TeamOptions(serving, hosts, _seconds(flags.session_duration), _front_proxy(flags), history, prices)
+    return TeamOptions(serving, hosts, flags.session_duration, _front_proxy(flags), history, prices)
 
 
 def _front_proxy(flags: argparse.Namespace) -> FrontProxy | None:
@@ -109,14 +111,5 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _seconds(text: str) -> float:
-    from haru.cel.errors import EvaluationError
-    from haru.cel.libraries import parse_duration
-
-    try:
-        seconds = parse_duration(text).ns / 1e9
-    except EvaluationError:
-        seconds = 0.0
-    if seconds < 1:
-        raise UsageError(f'--session-duration: Invalid value: "{text}": write a duration such as 12h')
-    return seconds
+def _session(text: str) -> float:
+    return nanoseconds(text, 10**9, "write a duration of a second or more, such as 12h") / 1e9

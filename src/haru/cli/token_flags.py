@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from haru.cli.duration_flags import whole_seconds
+
 if TYPE_CHECKING:
     from haru.embedded.account_tokens import AccountTokenFiles
 
@@ -42,7 +44,7 @@ def add_token_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--service-account-max-token-expiration",
-        type=seconds,
+        type=whole_seconds,
         metavar="DURATION",
         help="maximum token lifetime: 1h to 2^32 s (default 0: no limit, or the signer's)",
     )
@@ -87,17 +89,3 @@ def truth(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write true or false')
     return text.lower() == "true"
-
-
-def seconds(text: str) -> int:
-    """A duration in whole seconds, for argparse."""
-    from haru.cel.errors import EvaluationError
-    from haru.cel.libraries import parse_duration
-
-    try:
-        nanoseconds = parse_duration(text).ns
-    except EvaluationError:
-        nanoseconds = -1
-    if nanoseconds < 0 or nanoseconds % 10**9:
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a duration in whole seconds, such as 24h')
-    return nanoseconds // 10**9
