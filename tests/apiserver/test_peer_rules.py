@@ -255,7 +255,7 @@ def test_invalid_peer_files_are_refused(tmp_path: Path) -> None:
     without = PeerFiles(front_proxy_ca=ca).front_proxy(None, FeatureGates.parse("RemoteRequestHeaderUID=false"))
     assert without is not None and without.uid == ()
     for files, problem in (
-        (PeerFiles(front_proxy_ca=text), "there is no certificate in it"),
+        (PeerFiles(front_proxy_ca=text), "holds no certificate in PEM"),
         (PeerFiles(front_proxy_ca=ca, user_headers=("a b",)), '--requestheader-username-headers: Invalid value: "a b"'),
     ):
         with pytest.raises(OptionError, match=problem):

@@ -60,7 +60,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("SERVERS TOKENS --etcd-cafile absent", "--etcd-cafile: absent: No such file"),
         (
             "SERVERS TOKENS --kubelet-certificate-authority latin",
-            "--kubelet-certificate-authority: latin: there is no certificate in it",
+            "--kubelet-certificate-authority: latin: holds no certificate in PEM",
         ),
         (
             "SERVERS TOKENS --encryption-provider-config latin",

@@ -139,18 +139,14 @@ def _check(names: list[str] | None) -> None:
 
 def _authority(file: Path | None) -> str:
     """The certificates in a file, as text; empty without one."""
-    if file is None:
-        return ""
-    from cryptography import x509
+    from haru.embedded.errors import OptionError
+    from haru.embedded.flag_files import read_authorities
 
     try:
-        data = file.expanduser().read_bytes()
-        x509.load_pem_x509_certificates(data)
-        return data.decode()
-    except OSError as error:
-        raise UsageError(f"--root-ca-file: {file}: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"--root-ca-file: {file}: holds no certificate in PEM: {error}") from error
+        found = read_authorities(None if file is None else file.expanduser(), "--root-ca-file")
+    except OptionError as error:
+        raise UsageError(str(error)) from error
+    return found.decode(errors="replace")
 
 
 def _cluster_signing(options: argparse.Namespace) -> object:

@@ -44,8 +44,9 @@ def add_kubelet_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def kubelets_of(flags: argparse.Namespace) -> KubeletOptions:
-    """The flags, read. Raises UsageError."""
+    """The flags, read. Raises UsageError and OptionError."""
     from haru.apiserver.proxy import KubeletOptions
+    from haru.embedded.flag_files import read_authorities, read_file
 
     if (flags.kubelet_client_certificate is None) != (flags.kubelet_client_key is None):
         raise UsageError("--kubelet-client-certificate and --kubelet-client-key go together: name both, or none")
@@ -55,28 +56,9 @@ def kubelets_of(flags: argparse.Namespace) -> KubeletOptions:
             remedy = f"write some of {', '.join(_TYPES)}"
             raise UsageError(f'--kubelet-preferred-address-types: Invalid value: "{each}": {remedy}')
     return KubeletOptions(
-        _read(flags.kubelet_client_certificate, "--kubelet-client-certificate"),
-        _read(flags.kubelet_client_key, "--kubelet-client-key"),
-        _authority(flags.kubelet_certificate_authority, "--kubelet-certificate-authority"),
+        read_file(flags.kubelet_client_certificate, "--kubelet-client-certificate"),
+        read_file(flags.kubelet_client_key, "--kubelet-client-key"),
+        read_authorities(flags.kubelet_certificate_authority, "--kubelet-certificate-authority"),
         types or _TYPES,
         flags.kubelet_timeout,
     )
-
-
-def _read(file: Path | None, flag: str) -> bytes:
-    try:
-        return file.read_bytes() if file is not None else b""
-    except OSError as error:
-        raise UsageError(f"{flag}: {file}: {error.strerror}") from None
-
-
-def _authority(file: Path | None, flag: str) -> bytes:
-    from cryptography import x509
-
-    data = _read(file, flag)
-    try:
-        if file is not None:
-            x509.load_pem_x509_certificates(data)
-    except ValueError:
-        raise UsageError(f"{flag}: {file}: there is no certificate in it") from None
-    return data

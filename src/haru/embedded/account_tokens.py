@@ -7,6 +7,7 @@ from pathlib import Path
 
 from haru.apiserver.auth import DEFAULT_ISSUER, TokenOptions
 from haru.embedded.errors import OptionError
+from haru.embedded.flag_files import read_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,8 @@ class AccountTokenFiles:
 
         signing = own_key if not self.endpoint else b""
         if self.signing_key is not None:
-            signing = _read(self.signing_key, "--service-account-signing-key-file")
-        pems = tuple(_read(path, "--service-account-key-file") for path in self.key_files)
+            signing = read_file(self.signing_key, "--service-account-signing-key-file")
+        pems = tuple(read_file(path, "--service-account-key-file") for path in self.key_files)
         options = TokenOptions(
             self.endpoint, pems, self.issuers, self.audiences, self.jwks_uri, self.max_seconds, self.extend, self.lookup
         )
@@ -48,10 +49,3 @@ class AccountTokenFiles:
         except KeyFileError as error:
             raise OptionError(f"{where}: {error}") from None
         return signing, options
-
-
-def _read(path: Path, flag: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise OptionError(f"{flag}: {path}: {error.strerror}") from None

@@ -11,6 +11,7 @@ from pathlib import Path
 from haru.apiserver.aggregation import AggregationOptions, show_certificate
 from haru.apiserver.peers import FrontProxyOptions, PeerOptions, fingerprints, peer_tls
 from haru.embedded.errors import OptionError
+from haru.embedded.flag_files import read_authorities, read_file
 from haru.kube.gates import FeatureGates
 
 GATE = "UnknownVersionInteroperabilityProxy"
@@ -51,9 +52,9 @@ class PeerFiles:
         options = PeerOptions(
             advertise_ip=self.advertise_ip,
             advertise_port=self.advertise_port,
-            authority=_read(self.peer_ca, "--peer-ca-file"),
-            certificate=_read(self.proxy_cert, "--proxy-client-cert-file"),
-            key=_read(self.proxy_key, "--proxy-client-key-file"),
+            authority=read_file(self.peer_ca, "--peer-ca-file"),
+            certificate=read_file(self.proxy_cert, "--proxy-client-cert-file"),
+            key=read_file(self.proxy_key, "--proxy-client-key-file"),
             **named,
         )
         if options.complete:
@@ -81,9 +82,7 @@ class PeerFiles:
         """The front proxies that may name users in headers; None: there is none. Raises OptionError."""
         if self.front_proxy_ca is None:
             return None
-        authorities = _read(self.front_proxy_ca, "--requestheader-client-ca-file")
-        if not fingerprints(authorities):
-            raise OptionError(f"--requestheader-client-ca-file: {self.front_proxy_ca}: there is no certificate in it")
+        authorities = read_authorities(self.front_proxy_ca, "--requestheader-client-ca-file")
         if fingerprints(authorities) & fingerprints(client_ca):
             _LOG.warning(
                 "--requestheader-client-ca-file has an authority of --client-ca-file: holders of its certificates%s "
@@ -115,12 +114,3 @@ def _lower(names: tuple[str, ...], flag: str) -> tuple[str, ...]:
             text = f'--requestheader-{flag}: Invalid value: "{name}": write names of headers, with commas between them'
             raise OptionError(text)
     return tuple(name.lower() for name in names)
-
-
-def _read(path: Path | None, flag: str) -> bytes:
-    if path is None:
-        return b""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise OptionError(f"{flag}: {path}: {error.strerror}") from None

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from haru.apiserver.aggregation import AggregationOptions
-from haru.apiserver.auth import PemError, new_authority, read_certificates, read_pair, server_pair
+from haru.apiserver.auth import PemError, new_authority, read_pair, server_pair
 from haru.apiserver.config import AuthenticationOptions, EncryptionOptions, FlowControl, ServerConfig, UserInfo
 from haru.apiserver.encoding import damage_of
 from haru.apiserver.proxy import KubeletOptions
@@ -25,6 +25,7 @@ from haru.apiserver.serving import HttpServer, TlsFiles
 from haru.embedded.account_tokens import AccountTokenFiles
 from haru.embedded.audit import audit_options
 from haru.embedded.errors import OptionError
+from haru.embedded.flag_files import read_authorities, read_file
 from haru.embedded.options import check_versions
 from haru.embedded.peers import PeerFiles
 from haru.embedded.process import loop_factory, seconds_since_start
@@ -132,7 +133,7 @@ class Replica:
             check=damage_of,
         )
         signing_key, account_tokens = options.credentials.account_tokens.read()
-        client_ca = _authorities(path, "--client-ca-file") if (path := options.credentials.client_ca) else None
+        client_ca = read_authorities(options.credentials.client_ca, "--client-ca-file") or None
         peers, front_proxy = options.peers.peers(options.gates), options.peers.front_proxy(client_ca, options.gates)
         self._server = ApiServer(
             ServerConfig(
@@ -189,26 +190,12 @@ def _own_address(host: str) -> str:
     return "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
 
 
-def _read(path: Path, flag: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise OptionError(f"{flag}: {path}: {error.strerror}") from None
-
-
-def _authorities(path: Path, flag: str) -> bytes:
-    try:
-        return read_certificates(path)
-    except PemError as error:
-        raise OptionError(f"{flag}: {error}") from None
-
-
 def tokens_of(path: Path | None) -> dict[str, UserInfo]:
     """The users of a file with lines `token,user,uid,"group1,group2"`, as kube-apiserver reads it."""
     if path is None:
         return {}
     users: dict[str, UserInfo] = {}
-    text = _read(path, "--token-auth-file").decode(errors="replace")
+    text = read_file(path, "--token-auth-file").decode(errors="replace")
     for number, row in enumerate(csv.reader(text.splitlines(), skipinitialspace=True), 1):
         if not row:
             continue
