@@ -77,6 +77,10 @@ def test_workload_owners_follow_pods_and_claims(steps: list[Any]) -> None:
     assert dict(snapshot.owners) == {path: owners_of(path, obj, snapshot.pods) for path, obj in taken.items()}
 
 
+LWS_LABELS = {"leaderworkerset.sigs.k8s.io/name": "serve", "leaderworkerset.sigs.k8s.io/group-index": "0"}
+MPI_LABELS = {"training.kubeflow.org/job-name": "mpi", "training.kubeflow.org/operator-name": "mpi-operator"}
+
+
 @pytest.mark.parametrize(
     ("more", "labels", "expected"),
     [
@@ -85,6 +89,10 @@ def test_workload_owners_follow_pods_and_claims(steps: list[Any]) -> None:
         ({"kind": "ReplicaSet", "name": "web-5c9"}, {"pod-template-hash": "5c9"}, "deployment/web"),
         ({"kind": "ReplicaSet", "name": "web-5c9"}, {"pod-template-hash": "other"}, "replicaset/web-5c9"),
         ({"kind": "ReplicaSet", "name": "web-5c9"}, {}, "replicaset/web-5c9"),
+        ({"kind": "Job", "name": "sweep-w-0"}, {"jobset.sigs.k8s.io/jobset-name": "sweep"}, "jobset/sweep"),
+        ({"kind": "ReplicaSet", "name": "sweep"}, {"jobset.sigs.k8s.io/jobset-name": "sweep"}, "replicaset/sweep"),
+        ({"kind": "StatefulSet", "name": "serve-0"}, LWS_LABELS, "leaderworkerset/serve"),
+        ({"kind": "Job", "name": "mpi-launcher"}, MPI_LABELS, "mpijob/mpi"),
     ],
 )
 def test_pod_is_attributed_to_its_workload(more: Obj, labels: Obj, expected: str) -> None:
@@ -95,8 +103,17 @@ def test_pod_is_attributed_to_its_workload(more: Obj, labels: Obj, expected: str
     assert workload_of(PodInfo.of(made)) == expected
 
 
-def test_gang_member_is_attributed_to_its_group() -> None:
-    assert workload_of(PodInfo.of(pod("p", group="g"))) == "podgroup/g"
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        ("g", "podgroup/g"),
+        ("podgroup:g", "podgroup/g"),
+        ("jobset:sweep:workers:1", "jobset/sweep"),
+        ("kueue:g", "kueue/g"),
+    ],
+)
+def test_gang_member_is_attributed_to_its_group(group: str, expected: str) -> None:
+    assert workload_of(PodInfo.of(pod("p", group=group))) == expected
 
 
 def test_adopted_pod_is_attributed_to_new_owner() -> None:

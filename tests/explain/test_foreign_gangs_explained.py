@@ -83,6 +83,9 @@ def jobs_of_set(name: str, *jobs: str) -> list[Obj]:
 JOB_SPEC: Obj = {"parallelism": 1, "completions": 1, "template": {"metadata": {}, "spec": {"containers": []}}}
 
 
+ONE_SET = jobs_of_set("t", "a", "b")
+
+
 def test_job_of_job_set_is_asked_about_with_whole_gang() -> None:
     cluster = snapshot(node("n1", 2), *jobs_of_set("t", "a", "b", "c"))
     told = cluster.explain("job/t-a")
@@ -103,6 +106,14 @@ def test_list_names_what_describes_gang_and_not_one_of_its_jobs() -> None:
     cluster = snapshot(node("n1", 1), *jobs_of_set("t", "a", "b"), made.leader_worker_set("s", 3), *groups)
     named = {row.what: (row.pods, row.others) for row in cluster.explain_pending().rows}
     assert named == {"jobset/t": (2, 0), "leaderworkerset/s": (6, 0)}
+
+
+def test_job_set_is_named_as_what_holds_node_and_its_job_is_still_found_by_its_own_name() -> None:
+    running = [{**obj, "spec": {**obj["spec"], "nodeName": "n1"}} if obj["kind"] == "Pod" else obj for obj in ONE_SET]
+    story = snapshot(node("n1", 2), *running).explain("node/n1")
+    assert [holder.name for holder in story.workloads] == ["jobset/t"]  # type: ignore[union-attr]
+    cluster = snapshot(node("n1", 1), *ONE_SET)
+    assert [row.pods for row in cluster.explain_pending("job/t-a").rows] == [2]
 
 
 def test_missing_and_incomplete_gangs_are_told_with_what_to_create() -> None:

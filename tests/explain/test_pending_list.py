@@ -179,6 +179,12 @@ def test_rows_are_sorted_by_pods_that_start_with_the_first_remedy() -> None:
     assert found.rows[0].remedy is not None and found.rows[0].remedy.kind == "Uncordon"
 
 
+def test_workload_that_lacks_pods_is_found_by_its_own_name() -> None:
+    made = [template(), workload("ReplicaSet", "web", 4, template="gpu"), workload("ReplicaSet", "api", 4)]
+    found = listed(cluster(cpu=1), *made, about="replicaset/web")
+    assert whats(found) == [("replicaset/web", 4)]
+
+
 def test_rows_with_the_same_first_remedy_count_together() -> None:
     closed = cluster(dgx_h100=1, cpu=1).changed(Cordon("dgx-h100-0"))
     found = listed(closed, template(), pod("a", "gpu"), pod("b", "gpu", cpu="2"))

@@ -46,8 +46,9 @@ def job_set(name: str, *jobs: Obj, **spec: Any) -> Obj:
     return custom("jobset.x-k8s.io/v1alpha2", "JobSet", name, {"replicatedJobs": list(jobs), **spec})
 
 
-def job_set_pod(name: str, owner: str, job: str, **rest: Any) -> Obj:
+def job_set_pod(name: str, owner: str, job: str, attempt: int | None = None, **rest: Any) -> Obj:
     labels = {"jobset.sigs.k8s.io/jobset-name": owner, "jobset.sigs.k8s.io/replicatedjob-name": job}
+    labels |= {"jobset.sigs.k8s.io/restart-attempt": str(attempt)} if attempt is not None else {}
     return pod(name, labels, **rest)
 
 

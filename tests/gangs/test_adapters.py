@@ -37,6 +37,14 @@ LATER = {"launcherCreationPolicy": "WaitForWorkersReady"}
             Gang("jobset:t:workers", 8),
         ),
         ("jobset", made.job_set_pod("p", "t", "driver"), made.job_set("t", *ROWS, **IN_ORDER), None),
+        ("jobset", made.job_set_pod("p", "t", "workers", attempt=0), made.job_set("t", *ROWS), Gang("jobset:t", 9)),
+        ("jobset", made.job_set_pod("p", "t", "workers", attempt=2), made.job_set("t", *ROWS), Gang("jobset:t:2", 9)),
+        (
+            "jobset",
+            made.job_set_pod("p", "t", "workers", attempt=1),
+            made.job_set("t", *ROWS, **IN_ORDER),
+            Gang("jobset:t:workers:1", 8),
+        ),
         (
             "jobset",
             made.job_set_pod("p", "t", "node"),

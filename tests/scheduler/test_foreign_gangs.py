@@ -231,6 +231,26 @@ def test_pod_that_replaces_member_starts_beside_those_that_run_or_have_succeeded
     play(scenario, bench=OlderServer(34))
 
 
+def test_pods_of_last_attempt_that_still_terminate_do_not_complete_restarted_job_set() -> None:
+    """JobSet makes each Job again as soon as its predecessor is gone, whatever is left of the others."""
+
+    async def scenario(bench: Bench) -> None:
+        await define(bench)
+        await bench.node("n1", cpu=8)
+        await write(bench, made.job_set("t", made.replicated_job("w", 3, 1)))
+        await write(bench, *(made.job_set_pod(f"p{n}", "t", "w", attempt=0) for n in range(3)))
+        await bench.started("p0", "p1", "p2")
+        for name in ("p0", "p1"):
+            await bench.api.delete(PODS, name, NS)
+        await write(bench, made.job_set_pod("q2", "t", "w", attempt=1))
+        await asyncio.sleep(20)
+        assert "q2" not in await bound(bench)
+        await write(bench, *(made.job_set_pod(name, "t", "w", attempt=1) for name in ("q0", "q1")))
+        await bench.eventually_bound("q0", "q1", "q2")
+
+    play(scenario, bench=OlderServer(34))
+
+
 def test_gang_is_evicted_whole_for_higher_priority() -> None:
     async def scenario(bench: Bench) -> None:
         await define(bench)

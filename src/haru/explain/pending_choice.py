@@ -42,11 +42,10 @@ def in_namespace(namespace: str) -> Choice:
 
 
 def of_workload(kind: str, namespace: str, name: str) -> Choice:
-    """The pods of a Job, ReplicaSet or StatefulSet."""
-    what = f"{kind.lower()}/{name}"
+    """The pods of a Job, ReplicaSet or StatefulSet (`kind` in small letters), whatever made it."""
     return Choice(
-        lambda pod: pod.key.namespace == namespace and workload_of(pod) == what,
-        lambda of, obj: of == kind and namespaced_name(obj) == f"{namespace}/{name}",
+        lambda pod: _controller_path(pod, kind) == f"{namespace}/{name}",
+        lambda of, obj: of.lower() == kind and namespaced_name(obj) == f"{namespace}/{name}",
     )
 
 
@@ -82,9 +81,14 @@ def _of_jobs(snapshot: Snapshot, namespace: str, name: str) -> Choice:
     jobs = snapshot.objects("Job").items()
     made = {path for path, job in jobs if _is_controlled(job, namespace, "CronJob", name)}
     return Choice(
-        lambda pod: f"{pod.key.namespace}/{workload_of(pod).removeprefix('job/')}" in made,
+        lambda pod: _controller_path(pod, "job") in made,
         lambda of, obj: of == "Job" and namespaced_name(obj) in made,
     )
+
+
+def _controller_path(pod: PodInfo, kind: str) -> str:
+    owner = pod.controller or {}
+    return f"{pod.key.namespace}/{owner.get('name')}" if str(owner.get("kind")).lower() == kind else ""
 
 
 def _of_scheduling_workload(snapshot: Snapshot, namespace: str, name: str) -> Choice:

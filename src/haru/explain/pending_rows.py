@@ -25,7 +25,6 @@ from haru.explain.explanation import Remedy
 from haru.explain.object_names import SubjectKind
 from haru.explain.results import Explanation
 from haru.explain.stories.waiters import Waiter, waiters
-from haru.gangs import described_by, title_of
 from haru.kube.meta import Obj, controller_of, get_condition
 
 MOST_WITH_REMEDIES = 24
@@ -209,7 +208,7 @@ def _row_of(snapshot: Snapshot, units: Sequence[Waiter], asked: _Question, *, re
     group = first.work.pod_group(snapshot)
     kind: SubjectKind = "podgroup" if group is not None else "pod"
     told = asked.explain(snapshot, kind, group if group is not None else first.pods[0].obj, remedies=remedies)
-    works = list(dict.fromkeys(map(_workload, units)))
+    works = list(dict.fromkeys(workload_of(unit.pods[0]) for unit in units))
     pods = [pod for unit in units for pod in unit.pods]
     starts = _starts(_after_first_remedy(snapshot, told), told, units, asked.options)
     return PendingRow(
@@ -223,16 +222,6 @@ def _row_of(snapshot: Snapshot, units: Sequence[Waiter], asked: _Question, *, re
         told,
         starts,
     )
-
-
-def _workload(unit: Waiter) -> str:
-    """What its author calls the work: what describes the gang, the controller of its pods, the gang, or the pod."""
-    found, group = workload_of(unit.pods[0]), unit.work.group
-    described = described_by(group.name) if group is not None else ""
-    if group is None or described or not found.startswith(("podgroup/", "pod/")):
-        return described or found
-    kind, name = title_of(group.name)
-    return f"{kind.lower()}/{name}"
 
 
 def _since(pods: Iterable[PodInfo]) -> str:

@@ -3,6 +3,10 @@ from .adapters.kubeflow import REPLICA_SPECS as REPLICA_SPECS
 from .adapters.kueue import KUEUE_KINDS as KUEUE_KINDS
 from .adapters.kueue import KUEUE_LOCAL_QUEUE as KUEUE_LOCAL_QUEUE
 from .adapters.kueue import KUEUE_WORKLOAD as KUEUE_WORKLOAD
+from .described_work import described_above as described_above
+from .described_work import described_by as described_by
+from .described_work import is_foreign_group as is_foreign_group
+from .described_work import title_of as title_of
 from .gang import DISRUPTION_MODE as DISRUPTION_MODE
 from .gang import MIN_COUNT as MIN_COUNT
 from .gang import Adapter as Adapter
@@ -23,11 +27,8 @@ from .translation import TIMEOUT as TIMEOUT
 from .translation import GangTranslator as GangTranslator
 from .translation import Translated as Translated
 from .translation import as_written as as_written
-from .translation import described_by as described_by
-from .translation import is_foreign_group as is_foreign_group
 from .translation import is_translated as is_translated
 from .translation import names_gang as names_gang
-from .translation import title_of as title_of
 from .translation import translated as translated
 from .translation import untranslated as untranslated
 from .translation import with_own_kind as with_own_kind

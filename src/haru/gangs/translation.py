@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from haru.gangs.adapters.coscheduling import COSCHEDULING_POD_GROUP
 from haru.gangs.gang import DISRUPTION_MODE, MIN_COUNT, NO_GANG, SEPARATOR, Adapter, Gang, Source, annotation, number
 from haru.gangs.registry import ADAPTERS, KINDS, adapters_for, foreign_kind
 from haru.kube.meta import Obj, annotations_of
@@ -362,26 +361,6 @@ def names_gang(pod: Obj) -> bool:
 def is_translated(obj: Obj) -> bool:
     """Return whether an object is the PodGroup of a gang of another project."""
     return obj.get("kind") == "PodGroup" and SEPARATOR in str(obj["metadata"].get("name"))
-
-
-def is_foreign_group(name: str) -> bool:
-    """Return whether a PodGroup's name is that of a gang of another project."""
-    return SEPARATOR in name
-
-
-def title_of(name: str) -> tuple[str, str]:
-    """Return kind and name of what describes a gang, by the name of its PodGroup."""
-    prefix, separator, rest = name.partition(SEPARATOR)
-    if not separator:
-        return "PodGroup", name
-    return next((kind.kind for kind in KINDS if kind.prefix == f"{prefix}{SEPARATOR}"), prefix), rest
-
-
-def described_by(name: str) -> str:
-    """Return the object by which its author described a gang, as `jobset/sweep`; empty if that only groups pods."""
-    kind, rest = title_of(name)
-    described = any(each.kind == kind and each.group != COSCHEDULING_POD_GROUP.group for each in KINDS)
-    return f"{kind.lower()}/{rest.partition(SEPARATOR)[0]}" if described else ""
 
 
 def as_written(pod: Obj) -> Obj:

@@ -17,6 +17,7 @@ from typing import Any
 from haru.engine.state.cow_map import CowMap, FrozenMap
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.podgroup_state import PodGroupState
+from haru.gangs import described_above, described_by, title_of
 from haru.kube.meta import Obj
 
 PODS, POD_GROUPS = "pods", "podgroups"
@@ -139,19 +140,30 @@ Workload = tuple[str, str]
 
 
 def workload_of(pod: PodInfo) -> str:
-    """`deployment/notebooks`, `job/training`, `podgroup/x`, or `pod/x` for a pod of its own.
+    """`deployment/notebooks`, `job/training`, `jobset/sweep`, `podgroup/x`, or `pod/x` for a pod of its own.
 
     A Deployment's pods belong to a ReplicaSet whose name ends in the template's hash, which the pods carry as a label;
-    that is how the Deployment is known without reading it.
+    that is how the Deployment is known without reading it. Likewise by labels what makes Jobs or StatefulSets.
     """
+    if pod.group is not None and (described := described_by(pod.group.name)):
+        return described
     owner = pod.controller if "ownerReferences" in pod.obj["metadata"] else None
     if owner is not None and owner.get("kind") and owner.get("name"):
-        kind, name = str(owner["kind"]).lower(), str(owner["name"])
-        suffix = f"-{pod.labels.get(_HASH_LABEL)}"
-        if kind == "replicaset" and _HASH_LABEL in pod.labels and name.endswith(suffix):
+        return _maker(pod, str(owner["kind"]), str(owner["name"]))
+    if pod.group is None:
+        return f"pod/{pod.key.name}"
+    kind, name = title_of(pod.group.name)
+    return f"{kind.lower()}/{name}"
+
+
+def _maker(pod: PodInfo, kind: str, name: str) -> str:
+    """What a pod's controller makes pods for: a Deployment, a JobSet or the like, or itself."""
+    if kind == "ReplicaSet" and _HASH_LABEL in pod.labels:
+        suffix = f"-{pod.labels[_HASH_LABEL]}"
+        if name.endswith(suffix):
             return f"deployment/{name.removesuffix(suffix)}"
-        return f"{kind}/{name}"
-    return f"podgroup/{pod.group.name}" if pod.group is not None else f"pod/{pod.key.name}"
+    above = described_above(pod.obj, kind) if pod.labels else ""
+    return above or f"{kind.lower()}/{name}"
 
 
 def is_user(entry: Obj, pod: PodInfo) -> bool:

@@ -2,7 +2,8 @@
 
 Where one ReplicatedJob starts after another (`dependsOn`, `startupPolicyOrder: InOrder`), each is a gang of its own:
 the pods of the later one do not exist yet. With exclusive placement the controller makes the other pods of a Job once
-its first one has a place: such a JobSet is no gang.
+its first one has a place: such a JobSet is no gang. After a failure the Jobs are made again one by one, each as soon as
+its predecessor is gone: what is left of the last attempt is no member of the gang of the new one.
 Source: kubernetes-sigs/jobset v0.12, api/jobset/v1alpha2 and pkg/controllers, as behaviour.
 """
 
@@ -14,6 +15,7 @@ from haru.kube.meta import Obj
 JOB_SET = ForeignKind("jobset.x-k8s.io", ("v1alpha2",), "JobSet", "jobsets")
 NAME_LABEL = "jobset.sigs.k8s.io/jobset-name"
 REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
+RESTART_LABEL = "jobset.sigs.k8s.io/restart-attempt"
 EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_SELECTOR_STRATEGY = "alpha.jobset.sigs.k8s.io/node-selector"
 
@@ -39,6 +41,8 @@ class JobSet:
         name, own = JOB_SET.prefix + label(pod, NAME_LABEL), label(pod, REPLICATED_JOB_LABEL)
         if starts_in_order(obj):
             name, jobs = f"{name}{SEPARATOR}{own}", [job for job in jobs if job.get("name") == own]
+        if number(label(pod, RESTART_LABEL)):
+            name = f"{name}{SEPARATOR}{label(pod, RESTART_LABEL)}"
         count = sum(pods_of(job) for job in jobs if not _is_none(job))
         return Gang(name, count) if count > 1 else None
 
