@@ -273,6 +273,10 @@ def _maker_row(
     return PendingRow(what, namespace, pods, 1, 0, tuple(pod.key.path for pod in members), since, told, starts)
 
 
+_ENDS_WAITING = "AddNodeSelector"
+"""The kind of remedy after which the pods that wait are not started: there are none any more."""
+
+
 def _after_first_remedy(snapshot: Snapshot, told: Explanation) -> Snapshot | None:
     """The cluster with the first remedy, where that is pods that end or nodes that change; None where it is not."""
     first = next(iter(told.remedies), None)
@@ -310,7 +314,7 @@ def _patched(obj: Obj, patch: Obj) -> Obj:
 def _starts(after: Snapshot | None, told: Explanation, units: Sequence[Waiter], options: Options) -> int:
     """How many pods of equal units start with the first remedy: at least one unit, if it is confirmed."""
     first = next(iter(told.remedies), None)
-    if first is None or not first.confirmed:
+    if first is None or not first.confirmed or first.kind == _ENDS_WAITING:
         return 0
     if after is None or len(units) == 1 or units[0].work.group is not None:
         return len(units[0].pods)
@@ -320,12 +324,13 @@ def _starts(after: Snapshot | None, told: Explanation, units: Sequence[Waiter], 
 
 
 def _merged(rows: Iterable[PendingRow]) -> list[PendingRow]:
-    """Rows of one workload that say the same, without a remedy, as one: a DaemonSet's pods differ in their nodes."""
+    """Rows of one workload that say the same as one: a DaemonSet's pods differ in their nodes, which no remedy names."""
     found: dict[object, PendingRow] = {}
     for row in rows:
         told = row.explanation
-        known = row.remedy is not None or row.others
-        key = id(row) if known else (row.namespace, row.what, told.kind, told.verdict, told.summary)
+        remedy = "" if row.remedy is None else row.remedy.summary if row.remedy.kind == _ENDS_WAITING else None
+        known = remedy is None or row.others
+        key = id(row) if known else (row.namespace, row.what, told.kind, told.verdict, told.summary, remedy)
         first = found.setdefault(key, row)
         if first is not row:
             pods, units = first.pods + row.pods, first.units + row.units

@@ -27,6 +27,7 @@ from haru.explain.remedies import near_names
 from haru.explain.remedies.add_nodes import add_nodes, different_nodes, other_nodes
 from haru.explain.remedies.affinity_terms import without_missing_targets
 from haru.explain.remedies.attribute_names import meant_selectors
+from haru.explain.remedies.daemon_sets import narrower_daemon_set
 from haru.explain.remedies.device_taints import by_driver, device_taints, repelling_taints, taint_removal
 from haru.explain.remedies.evictions import ending, evict
 from haru.explain.remedies.makers import is_of_same_maker
@@ -213,6 +214,7 @@ def _ways(refused: RefusedWork, work: WorkloadUnit, reasons: Sequence[Reason]) -
         yield from guarded_selectors(snapshot, work, options)
     yield from other_selector(openings)
     yield from label_nodes(openings)
+    yield from narrower_daemon_set(snapshot, work, options)
     yield from smaller_gang(snapshot, work, options, fit)
     yield from smaller_request(openings, found)
     yield from smaller_amounts(openings, found)
