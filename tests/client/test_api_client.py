@@ -1,22 +1,17 @@
 import asyncio
 import json
 import random
-import ssl
 from contextlib import aclosing, asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from itertools import pairwise
 from pathlib import Path
 
 import orjson
 import pytest
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from fake_api import FakeApi
 from hypothesis import given
 from hypothesis import strategies as st
+from tls_server import certificate, pem, served, server_tls, subject_of
 
 from haru.client.api import ApiClient, path_of
 from haru.client.transforms import without_managed_fields
@@ -297,63 +292,14 @@ async def test_requests_and_watches_work_over_a_socket(api):
 # -- TLS --------------------------------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def served(handle, tls: ssl.SSLContext):
-    """The URL of a server that answers every request so."""
-    runner = web.AppRunner(web.Application())
-    runner.app.router.add_route("*", "/{tail:.*}", handle)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-    await site.start()
-    try:
-        yield f"https://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
-    finally:
-        await runner.cleanup()
-
-
-def certificate(name: str, issuer=None, *, ca: bool = False):
-    """(certificate, key) for `name`, both as objects, signed by `issuer` or by itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    signer, signing_key = issuer or (None, key)
-    now = datetime.now(UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(signer.subject if signer is not None else subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.BasicConstraints(ca, None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()), critical=False)
-    )
-    return builder.sign(signing_key, hashes.SHA256()), key
-
-
-def pem(pair) -> tuple[bytes, bytes]:
-    cert, key = pair
-    plain = serialization.NoEncryption()
-    form = serialization.PrivateFormat.PKCS8
-    return cert.public_bytes(serialization.Encoding.PEM), key.private_bytes(serialization.Encoding.PEM, form, plain)
-
-
 async def test_mutual_tls_verifies_both_certificates(tmp_path: Path):
     ca = certificate("ca", ca=True)
     ca_pem, _ = pem(ca)
     stranger_pem, _ = pem(certificate("stranger", ca=True))
-    for name, data in zip(("cert", "key"), pem(certificate("server", ca)), strict=True):
-        (tmp_path / name).write_bytes(data)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_verify_locations(cadata=ca_pem.decode())
-    tls.load_cert_chain(tmp_path / "cert", tmp_path / "key")
-    tls.verify_mode = ssl.CERT_REQUIRED
+    tls = server_tls(tmp_path, ca)
 
     async def handle(request: web.Request) -> web.Response:
-        subject = request.transport.get_extra_info("peercert")["subject"]
-        return web.json_response({"who": subject[0][0][1]})
+        return web.json_response({"who": subject_of(request)})
 
     async with served(handle, tls) as url:
         mine = pem(certificate("me", ca))
@@ -371,12 +317,7 @@ async def test_mutual_tls_verifies_both_certificates(tmp_path: Path):
 async def test_later_connections_resume_the_session_of_the_first(tmp_path: Path, verified: bool):
     ca = certificate("ca", ca=True)
     ca_pem, _ = pem(ca)
-    for name, data in zip(("cert", "key"), pem(certificate("server", ca)), strict=True):
-        (tmp_path / name).write_bytes(data)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_verify_locations(cadata=ca_pem.decode())
-    tls.load_cert_chain(tmp_path / "cert", tmp_path / "key")
-    tls.verify_mode = ssl.CERT_REQUIRED
+    tls = server_tls(tmp_path, ca)
     resumed: list[tuple[bool, str]] = []
     together = asyncio.Barrier(3)
 

@@ -74,6 +74,43 @@ async def test_exec_credential_is_renewed_once_after_401(tmp_path: Path):
     assert refused.value.code == 401
 
 
+TELLS_WHETHER_INTERACTIVE = """
+import json, os
+info = json.loads(os.environ["KUBERNETES_EXEC_INFO"])
+status = {"token": str(info["spec"]["interactive"])}
+print(json.dumps({"apiVersion": info["apiVersion"], "kind": "ExecCredential", "status": status}))
+"""
+
+
+class Stdin:
+    def __init__(self, terminal: bool) -> None:
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.mark.parametrize(
+    ("mode", "terminal", "told"),
+    [
+        ("Never", True, "False"),
+        ("IfAvailable", True, "True"),
+        ("IfAvailable", False, "False"),
+        ("Always", True, "True"),
+    ],
+)
+async def test_program_may_ask_questions_on_a_terminal(mode, terminal, told, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", Stdin(bool(terminal)))
+    asked = Program(sys.executable, ("-c", TELLS_WHETHER_INTERACTIVE), interactive=mode)
+    assert await ProgramToken(asked).value() == told
+
+
+async def test_program_that_has_to_ask_questions_is_not_run_without_a_terminal(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", Stdin(terminal=False))
+    with pytest.raises(CredentialError, match="standard input is not a terminal"):
+        await ProgramToken(Program("/no/such/program", interactive="Always")).value()
+
+
 async def test_fixed_token_is_not_retried_after_401():
     api = FakeApi()
     api.fail("GET", 401)
@@ -93,7 +130,7 @@ async def test_fixed_token_is_not_retried_after_401():
             Program(
                 sys.executable, ("-c", 'print(\'{"apiVersion": "client.authentication.k8s.io/v1", "status": {}}\')')
             ),
-            "no token",
+            "neither a token nor a client certificate and its key",
         ),
     ],
 )

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from left_over import left_to_a_collection
 
+from haru.client.http import tls_context
 from haru.client.http2_connection import BlockHeaders, Http2Connection, NotTakenError, status_of
 from haru.client.http_connections import Exchange
 from haru.client.transport import Request, RequestHead
@@ -294,6 +295,14 @@ async def test_answers_longer_than_every_window_come_whole(tmp_path: Path) -> No
     async with serving(tmp_path) as (_, transport):
         for size in (0, 1, 70_000, 3 << 20):
             assert (await transport.send(Request("PUT", f"/{size}", body=b"x"), 60)).body == b"x" * size
+
+
+async def test_writes_go_over_another_connection_once_tls_settings_are_others(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (server, transport):
+        first = await transport.send(OK, 60)
+        await transport.use(tls_context(insecure=True), tls_context(insecure=True, http2=True))
+        assert await transport.send(OK, 60) == first
+        assert [server.paths(peer) for peer in range(len(server.peers))] == [["/ok"], ["/ok"]]
 
 
 async def test_write_that_does_not_fit_goes_over_http1(tmp_path: Path) -> None:

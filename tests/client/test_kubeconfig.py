@@ -83,7 +83,23 @@ def test_first_of_several_kubeconfigs_wins_per_entry(tmp_path: Path):
         (config(), "prod", r"contexts has no entry 'prod' \(there are: dev\)"),
         (config(cluster="server: 1.2.3.4"), None, "server: '1.2.3.4' is not an http:// or https:// URL"),
         (config(user="exec: {args: [a]}"), None, r"users\[dev\].user.exec.command: a program is needed"),
-        (config(user="exec: {command: x, interactiveMode: Always}"), None, "programs that ask questions"),
+        (
+            config(user="exec: {command: x, interactiveMode: Often}"),
+            None,
+            "'Often' is none of Never, IfAvailable, Always",
+        ),
+        (
+            config(user="exec: {command: x, apiVersion: client.authentication.k8s.io/v1alpha1}"),
+            None,
+            r"exec.apiVersion: '.*/v1alpha1' is not supported; use client.authentication.k8s.io/v1 or ",
+        ),
+        (config(user="exec: {command: x, env: [{value: v}]}"), None, "exec.env: every variable needs a name"),
+        (config(user="token: t\n    as-groups: [a]"), None, r"as-groups: to act as another user is not su"),
+        (
+            config(cluster="server: https://x\n    proxy-url: socks5://p"),
+            None,
+            "proxy-url: 'socks5://p' is not ",
+        ),
         (config(user="auth-provider: {name: gcp}"), None, "this way to log in is not supported; use exec, token"),
         (
             config(user="client-certificate-data: QQ=="),
@@ -163,3 +179,33 @@ def test_exec_section_gives_credential_program(tmp_path: Path):
     assert program is not None
     assert (program.command, program.args, program.env) == (str(tmp_path / "login"), ("a", "1"), {"K": "v"})
     assert program.cluster == {"server": "https://1.2.3.4:6443"}
+    assert (program.api_version, program.interactive) == ("client.authentication.k8s.io/v1", "IfAvailable")
+
+
+def test_credential_program_is_told_all_of_the_cluster(tmp_path: Path):
+    path = tmp_path / "config"
+    (tmp_path / "ca").write_bytes(b"PEM")
+    cluster = """server: https://1.2.3.4:6443
+    tls-server-name: kubernetes
+    certificate-authority: ca
+    insecure-skip-tls-verify: true
+    proxy-url: http://proxy:3128
+    disable-compression: true
+    extensions:
+    - {name: haru.dev, extension: {dataDir: /x}}
+    - {name: client.authentication.k8s.io/exec, extension: {audience: me}}"""
+    user = "exec: {command: login, provideClusterInfo: true, interactiveMode: Never, "
+    user += "apiVersion: client.authentication.k8s.io/v1beta1}"
+    path.write_text(config(cluster=cluster, user=user))
+    program = load_kubeconfig(path).program
+    assert program is not None
+    assert program.cluster == {
+        "server": "https://1.2.3.4:6443",
+        "tls-server-name": "kubernetes",
+        "insecure-skip-tls-verify": True,
+        "certificate-authority-data": "UEVN",
+        "proxy-url": "http://proxy:3128",
+        "disable-compression": True,
+        "config": {"audience": "me"},
+    }
+    assert (program.api_version, program.interactive) == ("client.authentication.k8s.io/v1beta1", "Never")

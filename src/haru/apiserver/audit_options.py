@@ -82,12 +82,13 @@ class Delivery:
         return "", ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WebhookTarget:
     """Where events are posted: what a kubeconfig says of a server and of the user to be there."""
 
     url: str
     tls: ssl.SSLContext | None = None
+    """Another one as soon as there is another client certificate to present."""
     server_name: str = ""
     """The name that the certificate is for; empty: the URL's."""
     proxy: str = ""

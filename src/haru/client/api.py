@@ -14,12 +14,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
+from ssl import SSLContext
 from typing import Any, Literal
 
 import orjson
 
 from haru.client.asgi import AsgiApp, AsgiTransport
-from haru.client.credentials import BearerToken, ProgramToken, TokenSource
+from haru.client.credentials import BearerToken, Certificate, ProgramToken, TokenSource
 from haru.client.http import HttpTransport, tls_context
 from haru.client.kubeconfig import ClusterConfig, in_cluster, load_kubeconfig
 from haru.client.request_sender import TIMEOUT_SECONDS, RequestSender
@@ -144,9 +145,17 @@ class ApiClient(RequestSender):
     ) -> ApiClient:
         """A client for what a kubeconfig says; a `multiplexed` one is for bursts of writes (`MultiplexedWrites`)."""
         cert = (config.cert_pem, config.key_pem) if config.cert_pem and config.key_pem else None
-        trust, is_secure = (config.ca_pem, cert, config.insecure), config.server.startswith("https:")
-        tls = tls_context(*trust) if is_secure else None
-        multiplexing = tls_context(*trust, http2=True) if is_secure and multiplexed else None
+        is_secure = config.server.startswith("https:")
+
+        def contexts(presented: Certificate | None) -> tuple[SSLContext, SSLContext | None]:
+            trust = config.ca_pem, presented, config.insecure
+            return tls_context(*trust), tls_context(*trust, http2=True) if multiplexed else None
+
+        async def present(presented: Certificate | None) -> None:
+            if is_secure:
+                await transport.use(*contexts(presented))
+
+        tls, multiplexing = contexts(cert) if is_secure else (None, None)
         transport = HttpTransport(
             config.server,
             tls=tls,
@@ -155,8 +164,8 @@ class ApiClient(RequestSender):
             multiplexing=multiplexing,
         )
         token: TokenSource | None = BearerToken.of(config.token, config.token_file)
-        if token is None and config.program is not None:
-            token = ProgramToken(config.program)
+        if token is None and cert is None and config.program is not None:
+            token = ProgramToken(config.program, present=present)
         options.setdefault("namespace", config.namespace)
         options.setdefault("authority", config.ca_pem or b"")
         return cls(transport, token=token, user_agent=user_agent, server=config.server, **options)

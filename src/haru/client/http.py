@@ -117,6 +117,14 @@ class HttpTransport:
         exchange.error = None  # raised by now, it knows the frames that know the exchange
         self._connections.give_back(connection, loop.time())
 
+    async def use(self, tls: ssl.SSLContext, multiplexing: ssl.SSLContext | None) -> None:
+        """Go on with other TLS settings, and end the connections that there are: streams at once."""
+        self._connections.use(tls)
+        if self._writes is not None and multiplexing is not None:
+            self._writes.use(multiplexing)
+        if self._through_proxy is not None:
+            await self._through_proxy.use(tls)
+
     async def close(self) -> None:
         """Close all connections."""
         self._connections.close()
@@ -193,6 +201,11 @@ class ProxiedTransport:
                 response.release()
             else:
                 response.close()
+
+    async def use(self, tls: ssl.SSLContext) -> None:
+        """Go on with other TLS settings, and close the connections that there are."""
+        self._tls = tls
+        await self.close()
 
     async def close(self) -> None:
         """Close all connections."""

@@ -179,6 +179,11 @@ class Http2Connection(asyncio.Protocol):
         if self._transport is not None:
             abort(self._transport)
 
+    def retire(self) -> None:
+        """Take no further request; the connection ends with the answers to those that there are."""
+        self._usable = False
+        self._close_if_over()
+
     # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -246,6 +246,12 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             abort(self._transport)
 
+    def retire(self) -> None:
+        """Take no further request: a stream ends at once, a short answer may come."""
+        self.reusable = False
+        if self._exchange is None or not self._exchange.whole:
+            self.close()
+
     # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -425,6 +431,13 @@ class HttpConnections:
         while self._free and self._free[0].free_since < now - _KEEPALIVE_SECONDS:
             self._free.pop(0).close()
         self._free.append(connection)
+
+    def use(self, tls: ssl.SSLContext) -> None:
+        """Open connections with other TLS settings from now on, and end those that there are."""
+        self._tls = tls if self._tls is not None else None
+        for connection in (*self._free, *self._used):
+            connection.retire()
+        self._free.clear()
 
     def close(self) -> None:
         """Close all connections."""

@@ -13,9 +13,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from haru.client.credentials import Program
+from haru.client.credentials import InteractiveMode, Program
 from haru.files import text_of
 from haru.kube import yaml
 
@@ -162,6 +162,12 @@ def _resolve(merged: _Merged, context: str | None, files: Iterable[Path]) -> Clu
         if user.body.get(key):
             remedy = "use exec, token, tokenFile or a client certificate"
             raise KubeconfigError(f"{user.where}.{key}: this way to log in is not supported; {remedy}")
+    for key in ("as", "as-uid", "as-groups", "as-user-extra"):
+        if user.body.get(key):
+            remedy = "use the credentials of that user, or a token of a ServiceAccount"
+            raise KubeconfigError(f"{user.where}.{key}: to act as another user is not supported; {remedy}")
+    if (proxy := cluster.text("proxy-url")) and not proxy.startswith(("http://", "https://")):
+        raise KubeconfigError(f"{cluster.where}.proxy-url: {proxy!r} is not an http:// or https:// URL")
     cert, key_pem = user.content("client-certificate"), user.content("client-key")
     if (cert is None) != (key_pem is None):
         raise KubeconfigError(f"{user.where}: client-certificate and client-key must be given together")
@@ -171,7 +177,7 @@ def _resolve(merged: _Merged, context: str | None, files: Iterable[Path]) -> Clu
         ca_pem=cluster.content("certificate-authority"),
         insecure=bool(cluster.body.get("insecure-skip-tls-verify")),
         tls_server_name=cluster.text("tls-server-name"),
-        proxy=cluster.text("proxy-url"),
+        proxy=proxy,
         token=user.text("token"),
         token_file=user.path("tokenFile"),
         program=_program(user, cluster),
@@ -197,26 +203,49 @@ def _program(user: _Entry, cluster: _Entry) -> Program | None:
     where = f"{user.where}.exec"
     if not isinstance(body, dict) or not isinstance(body.get("command"), str):
         raise KubeconfigError(f"{where}.command: a program is needed")
-    if body.get("interactiveMode") == "Always":
-        raise KubeconfigError(
-            f"{where}.interactiveMode: programs that ask questions are not supported; use IfAvailable"
-        )
-    about: dict[str, Any] | None = None
-    if body.get("provideClusterInfo"):
-        ca = cluster.content("certificate-authority")
-        about = {"server": cluster.text("server")}
-        if ca is not None:
-            about["certificate-authority-data"] = base64.b64encode(ca).decode()
+    version = str(body.get("apiVersion") or _EXEC_VERSIONS[0])
+    mode: Any = body.get("interactiveMode") or "IfAvailable"
+    if version not in _EXEC_VERSIONS:
+        known = " or ".join(_EXEC_VERSIONS)
+        raise KubeconfigError(f"{where}.apiVersion: {version!r} is not supported; use {known}")
+    if mode not in get_args(InteractiveMode):
+        known = ", ".join(get_args(InteractiveMode))
+        raise KubeconfigError(f"{where}.interactiveMode: {mode!r} is none of {known}")
+    env = body.get("env") or ()
+    if not all(isinstance(item, dict) and item.get("name") for item in env):
+        raise KubeconfigError(f"{where}.env: every variable needs a name")
     command = body["command"]
     return Program(
         # A bare name is looked up in PATH, anything else is relative to the kubeconfig.
         command=str(user.folder / command) if "/" in command else command,
         args=tuple(str(argument) for argument in body.get("args") or ()),
-        env={str(item["name"]): str(item.get("value", "")) for item in body.get("env") or ()},
-        api_version=str(body.get("apiVersion") or "client.authentication.k8s.io/v1"),
+        env={str(item["name"]): str(item.get("value", "")) for item in env},
+        api_version=version,
         install_hint=str(body.get("installHint") or ""),
-        cluster=about,
+        cluster=_told_cluster(cluster) if body.get("provideClusterInfo") else None,
+        interactive=mode,
     )
+
+
+_EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+_EXEC_EXTENSION = "client.authentication.k8s.io/exec"
+"""What a cluster entry says to credential programs alone."""
+
+
+def _told_cluster(cluster: _Entry) -> dict[str, Any]:
+    """The cluster as a credential program is told of it (`spec.cluster` of ExecCredential)."""
+    ca = cluster.content("certificate-authority")
+    extensions = [entry for entry in cluster.body.get("extensions") or () if isinstance(entry, dict)]
+    told = {
+        "server": cluster.text("server"),
+        "tls-server-name": cluster.text("tls-server-name"),
+        "insecure-skip-tls-verify": bool(cluster.body.get("insecure-skip-tls-verify")),
+        "certificate-authority-data": base64.b64encode(ca).decode() if ca is not None else "",
+        "proxy-url": cluster.text("proxy-url"),
+        "disable-compression": bool(cluster.body.get("disable-compression")),
+        "config": next((entry.get("extension") for entry in extensions if entry.get("name") == _EXEC_EXTENSION), None),
+    }
+    return {key: value for key, value in told.items() if value or key == "server"}
 
 
 def in_cluster(environ: Mapping[str, str] | None = None, folder: Path = _SERVICE_ACCOUNT) -> ClusterConfig | None:

@@ -68,6 +68,13 @@ class MultiplexedWrites:
         self._connection = opened
         return opened
 
+    def use(self, tls: ssl.SSLContext) -> None:
+        """Open a connection with other TLS settings, and send nothing more on the one that there is."""
+        self._tls = tls
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.retire()
+
     async def close(self) -> None:
         """Close the connection."""
         if self._opening is not None:

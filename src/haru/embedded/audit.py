@@ -65,7 +65,7 @@ def _target(path: Path) -> WebhookTarget:
     import ssl
 
     from haru.apiserver.audit_options import WebhookTarget
-    from haru.client.credentials import BearerToken, ProgramToken
+    from haru.client.credentials import BearerToken, Certificate, ProgramToken
     from haru.client.http import tls_context
     from haru.client.kubeconfig import KubeconfigError, load_kubeconfig
 
@@ -78,6 +78,13 @@ def _target(path: Path) -> WebhookTarget:
         raise OptionError(f"{flag}: {error}") from None
     except (ssl.SSLError, UnicodeDecodeError, OSError) as error:
         raise OptionError(f"{flag}: {path}: certificates can not be used: {error}") from None
-    token = BearerToken.of(config.token, config.token_file)
-    program = ProgramToken(config.program) if config.program is not None and token is None else None
-    return WebhookTarget(config.server, tls, config.tls_server_name, config.proxy, token or program)
+    target = WebhookTarget(config.server, tls, config.tls_server_name, config.proxy)
+    target.token = BearerToken.of(config.token, config.token_file)
+    if config.program is not None and target.token is None and certificate is None:
+
+        async def present(presented: Certificate | None) -> None:
+            if tls is not None:
+                target.tls = tls_context(config.ca_pem, presented, config.insecure)
+
+        target.token = ProgramToken(config.program, present=present)
+    return target

@@ -324,7 +324,7 @@ def _starts(after: Snapshot | None, told: Explanation, units: Sequence[Waiter], 
 
 
 def _merged(rows: Iterable[PendingRow]) -> list[PendingRow]:
-    """Rows of one workload that say the same as one: a DaemonSet's pods differ in their nodes, which no remedy names."""
+    """Rows of one workload that say the same as one: pods of a DaemonSet differ in their nodes."""
     found: dict[object, PendingRow] = {}
     for row in rows:
         told = row.explanation
