@@ -144,6 +144,18 @@ class Bench:
         request = {"name": "r", "exactly": {"deviceClassName": device_class, "count": count}}
         return await self.create(CLAIMS, {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}})
 
+    async def reserve(self, claim: str, pod: Obj, node: str = "n1") -> None:
+        """As a scheduler did that died before it bound the pod."""
+        result = {"request": "r", "driver": DRIVER, "pool": node, "device": "gpu-0"}
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        allocation = {
+            "devices": {"results": [result]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+        }
+        user = {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+        status = {"allocation": allocation, "reservedFor": [user]}
+        await self.api.patch(CLAIMS, claim, {"status": status}, NS, "merge", "status")
+
     async def gang(self, name: str, minimum: int, **more: Any) -> Obj:
         spec = {"schedulingPolicy": {"gang": {"minCount": minimum}}, **more}
         return await self.create(GROUPS, {"metadata": {"name": name}, "spec": spec})

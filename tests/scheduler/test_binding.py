@@ -293,6 +293,20 @@ async def test_release_overrides_write_that_may_be_in_progress() -> None:
     assert api.claims["c"]["metadata"]["resourceVersion"] == "2"  # whoever still wants to allocate version 1 fails
 
 
+@pytest.mark.parametrize(
+    ("now", "freed"),
+    [(pod("a"), True), (pod("a", "n1"), False), (pod("a", uid="another"), False)],
+    ids=["another version", "bound", "made anew"],
+)
+async def test_claim_is_freed_unless_a_binding_of_the_scheduler_before_has_arrived(now: Obj, freed: bool) -> None:
+    """The version that this one knows of the pod is not the last: it reads what has become of it."""
+    held = claim(allocation=ALLOCATION, reservedFor=[consumer("a")])
+    api = FakeApi(held, pods=(now,))
+    api.faults["patch"] = [conflict_error("", "pods", "a")]
+    await binder(api).unreserver.deallocate(held, [pod("a")])
+    assert (api.claims["c"]["status"] == {}) == freed
+
+
 async def test_reservation_needed_by_siblings_is_kept() -> None:
     api = FakeApi(claim(allocation=ALLOCATION, reservedFor=[consumer("group")]))
     shared = ClaimReservation("ns", "c", "uid-c", consumer("group"))

@@ -191,11 +191,13 @@ def test_higher_priority_unit_becomes_head() -> None:
 def test_restarted_scheduler_keeps_reserved_places() -> None:
     async def scenario(bench: Bench) -> None:
         members = await large_behind_small(bench)
+        told = await bench.condition(GROUPS, "large", RESERVED)
         await bench.kill()
         await small(bench, "a-small-one")
         await bench.start_scheduler()
         await asyncio.sleep(30)
         assert not await bench.node_of("a-small-one")
+        assert await bench.condition(GROUPS, "large", RESERVED) == told
         await bench.delete("now")
         await bench.eventually_bound(*members)
 

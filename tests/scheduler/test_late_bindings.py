@@ -6,19 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from scheduler_bench import CLAIMS, DRIVER, NS, PODS, Bench, Obj, play
+from scheduler_bench import CLAIMS, NS, PODS, Bench, play
 
 from haru.kube.errors import StatusError
-
-
-async def _reserve(bench: Bench, claim: str, pod: Obj) -> None:
-    """As a scheduler did that died before it bound the pod."""
-    allocation: Obj = {"devices": {"results": [{"request": "r", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}]}}
-    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
-    allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-    user = {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
-    status = {"allocation": allocation, "reservedFor": [user]}
-    await bench.api.patch(CLAIMS, claim, {"status": status}, NS, "merge", "status")
 
 
 @pytest.mark.parametrize("is_told", [False, True], ids=["", "nothing is new to tell of the pod"])
@@ -38,7 +28,7 @@ def test_late_binding_after_claim_release_is_refused(is_told: bool) -> None:
             await bench.start_scheduler()
             await asyncio.sleep(5)
             await bench.kill()
-        await _reserve(bench, "mine", pod)
+        await bench.reserve("mine", pod)
         pod = await bench.api.get(PODS, "p", NS)
         late = {
             "apiVersion": "v1",
@@ -70,7 +60,7 @@ def test_late_release_of_claim_is_refused_once_the_pod_is_bound(minimum: int) ->
             await bench.claim(name)
             pod = await bench.pod(name, claim=name, group=group)
             if name == "p":
-                await _reserve(bench, name, pod)
+                await bench.reserve(name, pod)
         seen = await bench.api.get(CLAIMS, "p", NS)
         await bench.start_scheduler()
         await bench.eventually_bound("p", "q")
@@ -91,7 +81,7 @@ def test_pod_is_not_bound_with_a_claim_whose_late_release_comes_before_the_next_
         await bench.kill()
         await bench.node(gpus=1)
         await bench.claim("mine")
-        await _reserve(bench, "mine", await bench.pod("p", claim="mine"))
+        await bench.reserve("mine", await bench.pod("p", claim="mine"))
         seen, bound_with = [await bench.api.get(CLAIMS, "mine", NS)], []
 
         async def way(scope: Any, receive: Any, send: Any) -> None:

@@ -145,6 +145,32 @@ def test_victim_is_not_deleted_for_deleted_preemptor() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("how", ["ended", "being deleted", "replaced"])
+def test_victim_that_goes_by_itself_is_neither_marked_nor_deleted(how: str) -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node()
+        for name in ("old", "other"):
+            await bench.pod(name, cpu="2", priorityClassName="low")
+        await bench.eventually_bound("old", "other", seconds=1)
+        bench.faulty.kinds, bench.faulty.rate = ("refuse 503",), 1.0
+        bench.faulty.only = lambda method, path: method == "PATCH" and path.endswith("/old/status")
+        await bench.pod("urgent", cpu="4", priorityClassName="high")
+        await asyncio.sleep(0.1)
+        if how == "ended":
+            await bench.api.patch(PODS, "old", {"status": {"phase": "Succeeded"}}, NS, "merge", "status")
+        else:
+            await bench.api.delete(PODS, "old", NS, grace_period_seconds=0 if how == "replaced" else None)
+        if how == "replaced":
+            await bench.pod("old", cpu="2", priorityClassName="low")
+        bench.faulty.rate = 0.0
+        await asyncio.sleep(3)
+        assert not await bench.condition(PODS, "old", "DisruptionTarget")
+        assert await going(bench) == ({"old", "other"} if how == "being deleted" else {"other"})
+
+    play(scenario)
+
+
 def test_claim_of_evicted_group_is_released_for_preemptor() -> None:
     async def scenario(bench: Bench) -> None:
         await levels(bench)

@@ -83,18 +83,10 @@ class HeadOfQueue:
             self._queue.retry(unit, now)
 
     def catch_up(self) -> None:
-        """Renew the reservations of an earlier scheduler."""
+        """Take back what an earlier scheduler said: the head says it again at its attempt, before who is behind."""
         snapshot = self._cluster.snapshot()
-        pods = [pod.obj for pod in snapshot.pods.values() if pod.group is None or not self._config.groups]
-        for obj in [*snapshot.pod_groups.values(), *pods]:
-            if not is_reserved(obj):
-                continue
-            kind = "group" if obj["kind"] == "PodGroup" else "pod"
-            unit = self._queue.units.get((kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]))
-            members = [snapshot.pods[path].obj for path in unit.pods if path in snapshot.pods] if unit else []
-            if unit is not None and members and unit.place is not QueueStage.HELD:
-                self.refused(unit, members)
-            if unit is None or unit is not self._holder:
+        for obj in [*snapshot.pod_groups.values(), *(pod.obj for pod in snapshot.pods.values())]:
+            if is_reserved(obj):
                 self._host.report_reserved(obj, None)
 
     def placed(self, unit: QueuedUnit) -> None:

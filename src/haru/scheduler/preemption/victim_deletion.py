@@ -70,17 +70,16 @@ def unfinished_orders(snapshot: Snapshot) -> Iterator[EvictionOrder]:
     """Yield orders for groups that are disrupted whole and have pods that are marked for it. Looks at every pod."""
     half: dict[GroupKey, PodInfo] = {}
     for pod in snapshot.pods.values():
-        if pod.group is not None and pod.node and not pod.terminal and pod.marked_for_preemption:
+        if pod.group is not None and pod.node and pod.marked_for_preemption:
             half.setdefault(pod.group, pod)
     for key, sibling in half.items():
         group = snapshot.pod_group(key)
         if group is None or (group.get("spec") or {}).get("disruptionMode") != "PodGroup":
             continue
         members = [snapshot.pods[path] for path in sorted(snapshot.group_state(key).assigned)]
-        victims = [Eviction(pod.key, pod.node, key) for pod in members if not pod.deleting]
-        if victims:
-            said = (get_condition(sibling.obj, "DisruptionTarget") or {}).get("message") or ""
-            yield EvictionOrder(victims, said, lambda _: "Preempted with the other pods of its group", begun={key})
+        victims = [Eviction(pod.key, pod.node, key) for pod in members]
+        said = (get_condition(sibling.obj, "DisruptionTarget") or {}).get("message") or ""
+        yield EvictionOrder(victims, said, lambda _: "Preempted with the other pods of its group", begun={key})
 
 
 class Evictor:
