@@ -225,7 +225,7 @@ class VirtualCluster(Cluster):
     """A cluster whose time is that of the running virtual-time loop."""
 
     def _now(self) -> datetime:
-        return virtual_time.now()
+        return virtual_time.now() + self.ahead
 
     def _monotonic(self) -> float:
         return asyncio.get_running_loop().time()

@@ -185,12 +185,15 @@ def test_workload_above_its_target_grows_and_status_and_events_tell_of_it() -> N
     play(scenario)
 
 
-def test_workload_shrinks_when_its_window_is_over() -> None:
+@pytest.mark.parametrize("hours", [0, 1, -1], ids=["", "the clock jumps forward", "the clock jumps back"])
+def test_workload_shrinks_when_its_window_is_over(hours: int) -> None:
     async def scenario(it: Autoscaled) -> None:
         await it.deploy(4)
         await it.autoscale(cpu(50))
         it.use("100m", "100m", "100m", "100m")
-        await it.look(2)
+        await it.look()
+        it.cluster.ahead = timedelta(hours=hours)
+        await it.look()
         assert await it.replicas() == 4
         assert await it.reason("AbleToScale") == "True ScaleDownStabilized"
         await it.look(20)

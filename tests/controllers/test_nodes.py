@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from controller_cluster import in_virtual_time, pod_body
@@ -311,6 +311,29 @@ def test_taint_removed_in_time_evicts_no_pod():
         await cluster.client.patch(NODES, "n1", {"spec": {"taints": None}})
         await asyncio.sleep(3600)
         assert not (await cluster.get(PODS, "p"))["metadata"].get("deletionTimestamp")
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+@pytest.mark.parametrize("dated", [True, False])
+def test_clock_that_jumps_neither_hastens_nor_delays_what_is_tolerated_for_a_while(hours, dated):
+    async def scenario(cluster):
+        taint = {"key": "k", "effect": "NoExecute"}
+        if dated:
+            taint["timeAdded"] = format_time(virtual_time.now())
+        minute = {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
+        await running(cluster, "p", tolerations=[minute])
+        await cluster.start(TAINTS)
+        await cluster.client.patch(NODES, "n1", {"spec": {"taints": [taint]}})
+        await asyncio.sleep(20)
+        cluster.ahead = timedelta(hours=hours)
+        for number in range(7):  # each change of the pod has it looked at
+            assert not (await cluster.get(PODS, "p"))["metadata"].get("deletionTimestamp")
+            await asyncio.sleep(5)
+            await cluster.client.patch(PODS, "p", {"metadata": {"labels": {"at": str(number)}}}, "ns")
+        await asyncio.sleep(10)
+        assert (await cluster.get(PODS, "p"))["metadata"].get("deletionTimestamp")
 
     in_virtual_time(scenario)
 

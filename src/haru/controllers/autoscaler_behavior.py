@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from haru.controllers.objects import ConditionText
@@ -23,9 +22,9 @@ _TOO_FAST = "the desired replica count is {} faster than the maximum scale rate"
 
 
 class Timed(NamedTuple):
-    """A number of replicas at a moment."""
+    """A number of replicas at a moment, in seconds of a clock that never jumps."""
 
-    time: datetime
+    time: float
     replicas: int
 
 
@@ -66,12 +65,12 @@ Behavior = Mapping[str, Any]
 Rules = Mapping[str, Any]
 
 
-def started(history: History | None, current: int, now: datetime) -> History:
+def started(history: History | None, current: int, now: float) -> History:
     """The history of an autoscaler that is looked at: nothing shrinks at once that was found running."""
     return history if history is not None else History((Timed(now, current),))
 
 
-def limited(wish: Wish, behavior: Behavior | None, history: History, now: datetime) -> Limited:
+def limited(wish: Wish, behavior: Behavior | None, history: History, now: float) -> Limited:
     """Stabilize a wish, then limit how fast it comes true."""
     if behavior is None:
         stable, stabilized = _stabilized_down(wish, history, now)
@@ -84,12 +83,12 @@ def limited(wish: Wish, behavior: Behavior | None, history: History, now: dateti
     able = stabilized if stable != wish.desired else _ready()
     held = ConditionText("ScalingLimited", str(limit.replicas != stable), limit.reason, limit.message)
     # What is older than both windows is never looked at again.
-    since = now - timedelta(seconds=max(windows))
+    since = now - max(windows)
     kept = (one for one in history.recommended if one.time >= since)
     return Limited(limit.replicas, (able, held), replace(history, recommended=(*kept, Timed(now, wish.desired))))
 
 
-def rescaled(history: History, behavior: Behavior | None, before: int, after: int, now: datetime) -> History:
+def rescaled(history: History, behavior: Behavior | None, before: int, after: int, now: float) -> History:
     """Remember a change that was made, as long as a policy looks back."""
     if behavior is None:
         return history
@@ -110,18 +109,17 @@ def _windows(behavior: Behavior) -> tuple[int, int]:
     return up or 0, STABILIZATION_SECONDS if down is None else down
 
 
-def _stabilized_down(wish: Wish, history: History, now: datetime) -> tuple[int, ConditionText]:
-    since = now - timedelta(seconds=STABILIZATION_SECONDS)
+def _stabilized_down(wish: Wish, history: History, now: float) -> tuple[int, ConditionText]:
+    since = now - STABILIZATION_SECONDS
     recent = (one.replicas for one in history.recommended if one.time >= since)
     reason = ConditionText("AbleToScale", "True", "ScaleDownStabilized", _HIGHER)
     return max(wish.desired, *recent, 0), reason
 
 
-def _stabilized(wish: Wish, windows: tuple[int, int], history: History, now: datetime) -> tuple[int, ConditionText]:
+def _stabilized(wish: Wish, windows: tuple[int, int], history: History, now: float) -> tuple[int, ConditionText]:
     """The current count, moved no further than every recommendation of the windows agrees to."""
     lowest, highest = (
-        [wish.desired, *(one.replicas for one in history.recommended if one.time > now - timedelta(seconds=window))]
-        for window in windows
+        [wish.desired, *(one.replicas for one in history.recommended if one.time > now - window)] for window in windows
     )
     stable = min(max(wish.current, min(lowest)), max(highest))
     up = wish.desired >= wish.current
@@ -138,7 +136,7 @@ def _limit_by_default(wish: Wish) -> _Limit:
     return _within(wish.desired)
 
 
-def _limit_by_rules(wish: Wish, behavior: Behavior, history: History, now: datetime) -> _Limit:
+def _limit_by_rules(wish: Wish, behavior: Behavior, history: History, now: float) -> _Limit:
     if wish.desired > wish.current:
         fastest = max(_reach(behavior["scaleUp"], 1, wish.current, history, now), wish.current)
         if wish.desired > min(wish.high, fastest):
@@ -150,7 +148,7 @@ def _limit_by_rules(wish: Wish, behavior: Behavior, history: History, now: datet
     return _within(wish.desired)
 
 
-def _reach(rules: Rules, sign: int, current: int, history: History, now: datetime) -> int:
+def _reach(rules: Rules, sign: int, current: int, history: History, now: float) -> int:
     """How far the policies of one direction let the replicas go, from what they were when each period began."""
     chosen = rules.get("selectPolicy") or "Max"
     if chosen == "Disabled":
@@ -172,12 +170,12 @@ def _end(policy: Mapping[str, Any], start: int, sign: int) -> int:
     return math.ceil(share) if sign > 0 else int(share)
 
 
-def _recent(events: Iterable[Timed], seconds: int, now: datetime) -> Iterable[Timed]:
-    return (one for one in events if one.time >= now - timedelta(seconds=seconds))
+def _recent(events: Iterable[Timed], seconds: int, now: float) -> Iterable[Timed]:
+    return (one for one in events if one.time >= now - seconds)
 
 
-def _changed(events: Iterable[Timed], seconds: int, now: datetime) -> int:
-    return sum(one.replicas for one in events if one.time > now - timedelta(seconds=seconds))
+def _changed(events: Iterable[Timed], seconds: int, now: float) -> int:
+    return sum(one.replicas for one in events if one.time > now - seconds)
 
 
 def _longest_period(rules: Rules) -> int:

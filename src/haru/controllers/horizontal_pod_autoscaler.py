@@ -47,6 +47,8 @@ class _Look:
 
     autoscaler: Obj
     now: datetime
+    moment: float
+    """The same on a clock that never jumps: what windows and periods go by."""
     conditions: list[Obj]
     history: History = field(default_factory=History)
     metrics: list[Obj] = field(default_factory=list)
@@ -162,9 +164,10 @@ class HorizontalPodAutoscalerController(Controller):
         return self._period
 
     async def _reconcile(self, key: str, autoscaler: Obj, result: Result) -> None:
-        look = _Look(autoscaler, self.now(), list((autoscaler.get("status") or {}).get("conditions") or ()))
+        known = list((autoscaler.get("status") or {}).get("conditions") or ())
+        look = _Look(autoscaler, self.now(), self.context.monotonic(), known)
         target = await self._target(look)
-        look.history = started(self._histories.get(key), target.replicas, look.now)
+        look.history = started(self._histories.get(key), target.replicas, look.moment)
         try:
             plan = self._without_metrics(look, target.replicas) or await self._by_metrics(look, target)
             if plan.desired is not None:
@@ -213,7 +216,7 @@ class HorizontalPodAutoscalerController(Controller):
             await self._write(look, look.status(current, look.wanted))
             raise
         behavior = look.spec.get("behavior")
-        look.history = rescaled(look.history, behavior, current, desired, look.now)
+        look.history = rescaled(look.history, behavior, current, desired, look.moment)
         text = f"the HPA controller was able to update the target scale to {desired}"
         look.tell("AbleToScale", True, "SucceededRescale", text)
         self.events.event(autoscaler, "Normal", "SuccessfulRescale", f"New size: {desired}; reason: {reason}")
@@ -272,7 +275,7 @@ class HorizontalPodAutoscalerController(Controller):
         elif desired < current:
             reason = "All metrics below target"
         wish = Wish(current, desired, low, look.spec["maxReplicas"])
-        found = limited(wish, look.spec.get("behavior"), look.history, look.now)
+        found = limited(wish, look.spec.get("behavior"), look.history, look.moment)
         look.history = found.history
         for condition in found.conditions:
             look.put(condition)

@@ -5,6 +5,7 @@ Source: Kubernetes `taint-eviction-controller` (KEP-3902).
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from haru.client.informer import object_key
@@ -14,10 +15,10 @@ from haru.controllers.pod_disruption import mark_disrupted
 from haru.engine.plugins import eviction_time, no_execute_taints
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj, is_being_deleted, name_of, node_of
-from haru.kube.names import format_time
+from haru.kube.names import format_micro_time, parse_time
 
-_Taint = tuple[str, str]
-"""The key and the value."""
+_Taint = tuple[str, str, str]
+"""The key, the value and the time."""
 _MESSAGE = "Taint manager: deleting due to NoExecute taint"
 
 
@@ -32,7 +33,7 @@ class TaintEvictionController(Controller):
         self.nodes = self.informer(NODES)
         self.pods = self.informer(PODS)
         self.pods.add_index("node", by_node)
-        self._first_seen: dict[str, dict[_Taint, str]] = {}
+        self._since: dict[str, dict[_Taint, float]] = {}
         self.nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)
         self.pods.add_handler(self._pod_changed, lambda _, new: self._pod_changed(new))
 
@@ -47,19 +48,28 @@ class TaintEvictionController(Controller):
             self._node_added(new)
 
     def _node_deleted(self, node: Obj) -> None:
-        self._first_seen.pop(name_of(node), None)
+        self._since.pop(name_of(node), None)
 
     def _note_taints(self, node: Obj) -> None:
-        """Users' taints do not tell since when they are there: what is tolerated for a while counts from now on."""
-        undated = [_identity(taint) for taint in no_execute_taints(node) if not taint.get("timeAdded")]
-        known = self._first_seen.pop(name_of(node), {})
-        if undated:
-            now = format_time(self.now())
-            self._first_seen[name_of(node)] = {taint: known.get(taint, now) for taint in undated}
+        """What is tolerated for a while counts since the taint says that it is there, else since it was first seen.
 
-    def _dated_taints(self, node: Obj) -> list[Obj]:
-        seen = self._first_seen.get(name_of(node), {})
-        return [{"timeAdded": seen.get(_identity(taint)), **taint} for taint in no_execute_taints(node)]
+        That is looked up once: whatever the clock shows later, the time goes on as it does.
+        """
+        known, moment, now = self._since.pop(name_of(node), {}), self.context.monotonic(), self.now()
+        since = {}
+        for taint in no_execute_taints(node):
+            added = parse_time(taint["timeAdded"]) if taint.get("timeAdded") else now
+            age = max((now - added).total_seconds(), 0.0)
+            since[_identity(taint)] = known.get(_identity(taint), moment - age)
+        if since:
+            self._since[name_of(node)] = since
+
+    def _dated_taints(self, node: Obj, now: datetime) -> list[Obj]:
+        since, moment = self._since.get(name_of(node), {}), self.context.monotonic()
+        return [
+            {**taint, "timeAdded": format_micro_time(now - timedelta(seconds=moment - since[_identity(taint)]))}
+            for taint in no_execute_taints(node)
+        ]
 
     def _pod_changed(self, pod: Obj) -> None:
         node = self.nodes.get(node_of(pod)) if node_of(pod) else None
@@ -73,7 +83,7 @@ class TaintEvictionController(Controller):
             return None
         node = self.nodes.get(node_of(pod))
         now = self.now()
-        due = eviction_time(pod, self._dated_taints(node), now) if node is not None else None
+        due = eviction_time(pod, self._dated_taints(node, now), now) if node is not None else None
         if due is None:
             return None
         remaining = (due - now).total_seconds()
@@ -86,4 +96,4 @@ class TaintEvictionController(Controller):
 
 
 def _identity(taint: Obj) -> _Taint:
-    return taint["key"], taint.get("value") or ""
+    return taint["key"], taint.get("value") or "", taint.get("timeAdded") or ""
