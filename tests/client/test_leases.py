@@ -1,5 +1,5 @@
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from fake_api import FakeApi
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import haru.clock
 import virtual_time
 from haru.client.api import ApiClient
-from haru.client.leases import Candidate, ElectionTimes, LeaderElector
+from haru.client.leases import DEFAULT_TIMES, Candidate, ElectionTimes, LeaderElector
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 
@@ -22,6 +22,8 @@ class Clock:
 
     def __init__(self):
         self.time = 0.0
+        self.ahead = timedelta()
+        """How far the clock on the wall was set forward."""
 
     def monotonic(self):
         return self.time
@@ -41,9 +43,9 @@ def client(api):
     return ApiClient.in_process(api)
 
 
-def elector(client, identity, clock):
-    times = haru.clock.Clock(lambda: START, clock.monotonic)
-    return LeaderElector(client, Candidate("kube-system", "x", identity), clock=times, sleep=clock.sleep)
+def elector(client, identity, clock, times=DEFAULT_TIMES):
+    both = haru.clock.Clock(lambda: START + clock.ahead, clock.monotonic)
+    return LeaderElector(client, Candidate("kube-system", "x", identity), times, clock=both, sleep=clock.sleep)
 
 
 async def lease(client):
@@ -79,6 +81,87 @@ async def test_candidate_takes_lease_after_full_duration_without_renewal(client)
     assert (await lease(client))["leaseTransitions"] == 1
     assert not await a._try()
     assert a.leader == "b"
+
+
+async def test_lease_is_left_to_its_holder_for_as_long_as_the_holder_said(client):
+    first, second = Clock(), Clock()
+    assert await elector(client, "a", first, ElectionTimes(60, 40, 5))._try()
+    b = elector(client, "b", second)
+    assert not await b._try()
+    second.time = 59.9
+    assert not await b._try()
+    second.time = 60
+    assert await b._try()
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_clock_that_jumps_costs_no_lease_and_gives_none(client, hours):
+    first, second = Clock(), Clock()
+    a, b = elector(client, "a", first), elector(client, "b", second)
+    assert await a._try()
+    assert not await b._try()
+    first.ahead = timedelta(hours=hours)
+    first.time = second.time = 14
+    assert a.seconds_left() == 1
+    assert await a._try()
+    assert not await b._try()
+    second.ahead = timedelta(hours=2 * hours)
+    second.time = 28.9
+    assert not await b._try()
+    second.time = 29
+    assert await b._try()
+
+
+class OvertakenApi(FakeApi):
+    """Somebody is faster: what `first` does comes before the next write."""
+
+    first = None
+
+    async def __call__(self, scope, receive, send):
+        if scope["method"] == "PUT" and self.first is not None:
+            first, self.first = self.first, None
+            assert await first()
+        await super().__call__(scope, receive, send)
+
+
+async def test_candidate_is_refused_when_the_holder_renews_before_its_write_arrives():
+    api = OvertakenApi()
+    client, clock = ApiClient.in_process(api), Clock()
+    a, b = elector(client, "a", Clock()), elector(client, "b", clock)
+    assert await a._try()
+    assert not await b._try()
+    clock.time = 15
+    api.first = a._try
+    assert not await b._try()
+    assert (await lease(client))["holderIdentity"] == "a"
+
+
+async def test_lease_that_another_one_has_taken_is_not_released(client):
+    first, second = Clock(), Clock()
+    a, b = elector(client, "a", first), elector(client, "b", second)
+    assert await a._try()
+    assert not await b._try()
+    second.time = 15
+    assert await b._try()
+    await a.release()
+    assert (await lease(client))["holderIdentity"] == "b"
+
+
+async def test_candidate_that_gives_way_to_who_renews_waits_for_a_renewal(client):
+    """One look at a Lease does not tell whether its holder lives."""
+    clock = Clock()
+    a, b = elector(client, "a", Clock()), elector(client, "b", clock)
+    assert await a._try()
+    assert await b.acquire_unless_renewed()
+    assert clock.time == 16.0
+    a = elector(client, "a", Clock())
+
+    async def renewed(seconds):
+        clock.ahead += timedelta(seconds=seconds)
+        assert await b._try()
+
+    a._sleep = renewed
+    assert not await a.acquire_unless_renewed()
 
 
 async def test_write_conflict_leaves_lease_to_other_candidate(client, api):
@@ -150,6 +233,17 @@ class LateApi(FakeApi):
 
 SHORT = ElectionTimes(2, 1.5, 1.1)
 delays = st.sampled_from([0.0, 0.0, 0.3, 2.0, 3.5, 7.5])
+
+
+def test_time_of_a_new_lease_counts_from_before_it_was_asked_for():
+    async def run():
+        api = LateApi([(0.0, 0.0), (0.0, 12.0)], 0.0)
+        client = ApiClient.in_process(api)
+        a = LeaderElector(client, Candidate("kube-system", "x", "a"), clock=virtual_time.clock())
+        await a.acquire()
+        assert asyncio.get_running_loop().time() + a.seconds_left() <= api.renewed_at + 15
+
+    virtual_time.run(run())
 
 
 @settings(max_examples=50)
