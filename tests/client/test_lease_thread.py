@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from fake_api import FakeApi
 
+import virtual_time
 from haru.client.api import ApiClient
 from haru.client.leader_election import Leadership, LeaseLostError
 from haru.client.leases import Candidate, ElectionTimes, LeaderElector
@@ -168,6 +169,19 @@ async def test_blocked_loop_loses_lease_and_ends_with_one_log_line(api, lag, cap
     ]
     # It was ended before the other one had begun.
     assert ended == ["a"]
+
+
+def test_process_that_does_not_end_is_ended_when_another_one_may_begin():
+    async def run():
+        loop, ended = asyncio.get_running_loop(), []
+        one = leadership(None, LoopLag(), end=lambda: ended.append(loop.time()))
+        one._own_loop.close()
+        elector = LeaderElector(None, Candidate("kube-system", "x", "a"), clock=virtual_time.clock())
+        await asyncio.sleep(11)
+        await one._see_it_end(elector)
+        assert ended == [pytest.approx(15, abs=0.1)]
+
+    virtual_time.run(run())
 
 
 async def test_lost_lease_cancels_work(api, lag):
