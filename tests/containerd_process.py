@@ -152,7 +152,7 @@ class Containerd:
                 self.ctr("tasks", "rm", "-f", line, check=False)
                 self.ctr("containers", "rm", line, check=False)
         finally:
-            self._end_shims()
+            self.end_shims()
             process.send_signal(signal.SIGTERM)
             try:
                 process.wait(60)
@@ -161,7 +161,7 @@ class Containerd:
                 process.wait()
             self._unmount()
 
-    def _end_shims(self) -> None:
+    def end_shims(self) -> None:
         """The helpers of this containerd, by its socket's path in their command lines."""
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():

@@ -205,6 +205,42 @@ def test_pre_stop_hook_that_outlasts_the_grace_period_has_failed(hook: Obj, is_t
     assert ("FailedPreStopHook" in virtual_time.run(work())) == is_told
 
 
+def test_container_of_a_pod_without_grace_has_two_seconds_to_end(tmp_path: Path) -> None:
+    runtime, given = SlowRuntime(random.Random(1), 0.0), list[int]()
+
+    async def stop(id_: str, grace: int) -> None:
+        given.append(grace)
+
+    runtime.stop_container = stop  # type: ignore[method-assign]
+
+    async def work() -> None:
+        made = Node(runtime, tmp_path)
+        killer = ContainerKiller(made.context, lambda: None)
+        for id_, grace in (("a", 0.0), ("b", 1.0), ("c", 9.0)):
+            killer.kill(KillTarget(SeenContainer(id_, "main"), made.api.pod), grace, "Stopping container main")
+        await made.until(lambda: not killer.is_busy)
+
+    virtual_time.run(work())
+    assert given == [2, 2, 9]
+
+
+def test_pod_whose_sandbox_has_gone_is_told_of_a_new_one(tmp_path: Path) -> None:
+    async def work() -> list[str]:
+        made = Node(SlowRuntime(random.Random(1), 0.0), tmp_path)
+        told = told_by(made)
+        made.start()
+        await made.until(lambda: made.runtime.running("main"))
+        assert "SandboxChanged" not in [reason for _, reason, _ in told]
+        made.runtime.end("main", 255)
+        for sandbox in made.runtime.rooms.values():
+            sandbox.ready = False
+        await made.until(lambda: made.runtime.running("main"))
+        await made.stop()
+        return [message for _, reason, message in told if reason == "SandboxChanged"]
+
+    assert virtual_time.run(work()) == ["Pod sandbox changed, it will be killed and re-created."]
+
+
 def test_container_whose_image_can_not_be_pulled_says_so_as_in_kubernetes(tmp_path: Path) -> None:
     runtime = SlowRuntime(random.Random(1), 0.0)
 

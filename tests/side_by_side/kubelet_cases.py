@@ -24,6 +24,10 @@ PORT: Final = re.compile(r'"PORT-(\d\d)"|PORT-(\d\d)')
 """Stands for a port of this machine that is the node's own; also as a number."""
 RESTART: Final = ["restart the node's agent"]
 """A step's change: the kubelet, or `haru node`, is killed and started again."""
+BOOT: Final = ["boot the node's machine"]
+"""A step's change: all that runs on the node ends, and its agent is started with another boot id."""
+REMOVE_IMAGE: Final = "remove the image"
+"""With a name: a step's change, which takes an image from the node's runtime."""
 UID_OF: Final = "UID-OF-"
 """With a pod's name behind it: stands for the uid of this pod."""
 

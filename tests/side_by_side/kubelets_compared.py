@@ -6,8 +6,9 @@
 The folder holds kube-apiserver and kubelet; `etcd`, `kubectl`, `containerd`, `runc` and a static busybox are on PATH.
 It needs root and `ip`, and listens on the loopback alone. Both nodes are of one kube-apiserver. After each step of a
 case its pods come to rest, and each difference is printed once: between their statuses and events, what kubectl is told
-of them, and the images of the nodes. Times, uids, addresses, ids and counts of restarts do not count. Exit code 1 if
-anything differs; to read, not to pass: the moment at which a container is looked at makes differences, too.
+of them, the images of the nodes and the events about these. Times, uids, addresses, ids and counts of restarts do not
+count. Exit code 1 if anything differs; to read, not to pass: the moment at which a container is looked at makes
+differences, too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from typing import Any
 import yaml
 from benchmarks.control_planes import free_port, haru_program, serving
 from benchmarks.processes import started
-from kubelet_cases import CASES, DIRECTORY, NODE, PORT, RESTART, UID_OF, Step
+from kubectl_answers import QUESTIONS, answer
+from kubelet_cases import BOOT, CASES, DIRECTORY, NODE, PORT, REMOVE_IMAGE, RESTART, UID_OF, Step
+from machine_boot import boot, unmount_below, with_boot_id
 from manifests import Obj
 
 from containerd_process import Containerd, busybox_image
@@ -43,10 +46,12 @@ SOFT_SECONDS, MOST_GRACE = 10, 4
 """How long a soft threshold is met before a pod goes, and how long it has then at most."""
 _DISKS = {"n": "size=512m,nr_inodes=100k", "m": "size=600m"}
 """Of a node's directory, and of its runtime: small, so that a pod can fill them."""
-_UNUSED = ("haru.test/unused:1", 100 << 20)
-"""The name and the size of an image that no pod has."""
-_QUESTIONS = ("attach", "cp", "exec", "logs")
-"""Commands of kubectl whose answers are compared."""
+_IMAGES = {"haru.test/unused:1": 100 << 20, "haru.test/gone:1": 1}
+"""Beside that of the tests, with their sizes: one that no pod has, and one that cases remove."""
+_HEALTH = ("60", "61")
+"""How the ports of a gRPC server end: the one with a health service, the one without."""
+_UNMEASURED = "InvalidDiskCapacity"
+"""What a kubelet says of its node before it has measured the disk of images for the first time."""
 _NODE_ADDRESS = "198.51.100.77"
 """Of both nodes: no address of the loopback as kubelets take it, but on its device alone."""
 _PORTS = {"kubelet": "247", "haru": "248"}
@@ -68,6 +73,8 @@ _TEXTS = (
     (re.compile(r"\b10\.213\.\d+\.\d+"), "POD-IP"),
     (re.compile(r"kubelets-compared-\d+-(kubelet|haru)"), "GROUP"),
     (re.compile(r"(kubelet|haru)-\d+"), "NAMESPACE"),
+    # Set when it is mounted, or afterwards.
+    (re.compile(r",mode=3777,gid=\d+"), ""),
     (re.compile(r"(available:|was using|below current usage) \(?\d+\w*"), r"\1 AMOUNT"),
 )
 
@@ -81,6 +88,8 @@ class Side:
     home: Path
     agent: list[subprocess.Popen[bytes]] = field(default_factory=list)
     """Its process."""
+    containerd: list[Containerd] = field(default_factory=list)
+    """Its container runtime."""
 
     @property
     def node(self) -> str:
@@ -113,6 +122,12 @@ class Side:
         names = subprocess.run(command, text=True, capture_output=True, check=True).stdout.split()
         return sorted(name for name in names if name.startswith("haru.test/"))
 
+    def node_events(self) -> list[str]:
+        """What its agent has said of the node."""
+        listed = self.listed("default", "events")
+        found = [one for one in listed if one["involvedObject"]["name"] == self.node and one["reason"] != _UNMEASURED]
+        return sorted({f"event: {one['type']} {one['reason']}: {plain(one['message'], self)}" for one in found})
+
     def carry_out(self, namespace: str, step: Step) -> list[str]:
         """Do one step of a case; what kubectl said of what it was asked."""
         said = []
@@ -121,20 +136,28 @@ class Side:
                 text = json.dumps(change).replace(NODE, self.node).replace(DIRECTORY, str(self.home / "host"))
                 text = PORT.sub(lambda found: _PORTS[self.name] + (found[1] or found[2]), text)
                 self.kubectl("create", "-n", namespace, "-f", "-", stdin=text)
-            elif change == RESTART:
-                self.restart()
-            elif change[0] in _QUESTIONS:
-                said += self._asked(namespace, change)
+            elif change in (RESTART, BOOT):
+                self.restart(boots=change == BOOT)
+            elif change[0] == REMOVE_IMAGE:
+                self.containerd[0].ctr("images", "rm", "--sync", change[1])
+            elif change[0] in QUESTIONS:
+                words = [PORT.sub(lambda found: _PORTS[self.name] + found[2], word) for word in change]
+                kubectl = ["kubectl", f"--kubeconfig={self.kubeconfig}", "-n", namespace]
+                said += [plain(line, self) for line in answer(kubectl, words)]
             else:
                 self.kubectl("-n", namespace, *(self._with_uid(namespace, word) for word in change))
         return said
 
-    def restart(self) -> None:
-        """End its agent without a word and run it again, with the same flags."""
+    def restart(self, *, boots: bool) -> None:
+        """End its agent without a word and run it again, with the same flags; or its whole machine."""
         old = self.agent.pop()
         old.kill()
         old.wait()
-        self.start([str(word) for word in old.args])  # type: ignore[union-attr]
+        command = [str(word) for word in old.args]  # type: ignore[union-attr]
+        if boots:
+            boot(self.containerd[0], _groups(self.name), self.home / "n", self.home / "boot")
+            command = with_boot_id(self.home / "boot", command)
+        self.start(command)
 
     def start(self, command: Sequence[str]) -> None:
         """Run its agent."""
@@ -150,12 +173,6 @@ class Side:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-    def _asked(self, namespace: str, words: Sequence[str]) -> list[str]:
-        command = ["kubectl", f"--kubeconfig={self.kubeconfig}", "-n", namespace, *words]
-        answer = subprocess.run(command, text=True, capture_output=True, check=False, timeout=60)
-        lines = [f"$ kubectl {' '.join(words)}", *answer.stdout.splitlines(), *answer.stderr.splitlines()]
-        return [plain(line, self) for line in [*lines, f"exit code {answer.returncode}"]]
 
     def _with_uid(self, namespace: str, word: str) -> str:
         before, stands, rest = word.partition(UID_OF)
@@ -201,14 +218,16 @@ def told(side: Side, namespace: str) -> dict[str, list[str]]:
 def _drop_momentary(status: Obj) -> None:
     """Drop of a pod's own resources what a kubelet tells for a while only, and all of a pod that has ended.
 
-    Storage is there until it looks at the running pod; the largest number is a group of version 1 without a limit.
+    What no group has is there until it looks at the running pod; the largest number is a group of version 1 without a
+    limit.
     """
     resources = status.get("resources") or {}
     if status.get("phase") in ("Succeeded", "Failed"):
         status.pop("resources", None)
     for kind in ("limits", "requests"):
         amounts = resources.get(kind, {})
-        amounts.pop("ephemeral-storage", None)
+        for name in amounts.keys() - {"cpu", "memory"}:
+            del amounts[name]
         if amounts.get("memory") == "9007199254740988Ki":
             del amounts["memory"]
         if not amounts:
@@ -219,7 +238,8 @@ def _tell_ends(status: Obj) -> None:
     """Tell of a container that waits for its next start how it ended: kubelets mostly do until its pause is over."""
     for member in ("containerStatuses", "initContainerStatuses"):
         for one in status.get(member, ()):
-            if one["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff":
+            reason = one["state"].get("waiting", {}).get("reason")
+            if reason == "CrashLoopBackOff" or (reason == "RunContainerError" and one["lastState"]):
                 one["state"] = one["lastState"]
 
 
@@ -249,7 +269,7 @@ def compared(sides: tuple[Side, Side], names: Sequence[str], number: int) -> int
                 said[side.name][f"kubectl of {name}"] = side.carry_out(namespace, CASES[name][step])
         settle(sides, namespaces)
         first, second = (
-            {**told(side, namespace), **said[side.name], "images of the node": side.images()}
+            {**told(side, namespace), **said[side.name], "the node": [*side.images(), *side.node_events()]}
             for side, namespace in zip(sides, namespaces, strict=True)
         )
         for pod in sorted(first.keys() | second.keys()):
@@ -285,19 +305,25 @@ def nodes(programs: Path, home: Path) -> Iterator[tuple[Side, Side]]:
             for name, disk in _DISKS.items():
                 (side.home / name).mkdir()
                 subprocess.run(["mount", "-t", "tmpfs", "-o", disk, "tmpfs", str(side.home / name)], check=True)
+            # An agent whose machine was booted has mounts of its own.
+            subprocess.run(["mount", "--make-shared", str(side.home / "n")], check=True)
             runtime = Containerd(side.runtime)
+            side.containerd.append(runtime)
             stack.callback(_leave, side)
             stack.callback(runtime.stop)
             runtime.start()
-            runtime.add_image(busybox_image(_UNUSED[0], {"file": os.urandom(_UNUSED[1])}))
+            for image, size in _IMAGES.items():
+                runtime.add_image(busybox_image(image, {"file": os.urandom(size)}))
             (side.runtime / "image.tar").unlink()
             _make_groups(side.name)
             command = _kubelet if side.name == "kubelet" else _haru_node
             stack.callback(side.stop)
             side.start(command(side, runtime, programs))
         for side in sides:
-            driver = [sys.executable, str(Path(__file__).with_name("failing_driver.py")), str(side.home / "n")]
-            stack.enter_context(started(driver, side.home / "driver.log"))
+            ports = [_PORTS[side.name] + end for end in _HEALTH]
+            for program, words in (("failing_driver.py", [str(side.home / "n")]), ("health_server.py", ports)):
+                command = [sys.executable, str(Path(__file__).with_name(program)), *words]
+                stack.enter_context(started(command, side.home / f"{program}.log"))
             while not side.kubectl("get", "nodes", "-o", "name", f"--field-selector=metadata.name={side.node}"):
                 time.sleep(1)
             side.kubectl("wait", "node", side.node, "--for=condition=Ready", "--timeout=60s")
@@ -360,6 +386,11 @@ def _group(name: str) -> str:
     return f"kubelets-compared-{os.getpid()}-{name}"
 
 
+def _groups(name: str) -> list[Path]:
+    """Its control group in each hierarchy."""
+    return [*_GROUPS.glob(f"*/{_group(name)}"), _GROUPS / _group(name)]
+
+
 def _make_groups(name: str) -> None:
     """A control group of its own below each controller of version 1, or below the one of version 2."""
     version_1 = [place for place in _GROUPS.iterdir() if place.is_dir() and (place / "cgroup.procs").exists()]
@@ -372,10 +403,8 @@ def _make_groups(name: str) -> None:
 
 def _leave(side: Side) -> None:
     """Unmount what is left, and remove the control groups."""
-    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
-    for mount in sorted((one for one in mounts if one.startswith(f"{side.home}/")), key=len, reverse=True):
-        subprocess.run(["umount", "-l", mount], check=False)
-    for group in (*_GROUPS.glob(f"*/{_group(side.name)}"), _GROUPS / _group(side.name)):
+    unmount_below(side.home)
+    for group in _groups(side.name):
         for place, _, _ in os.walk(group, topdown=False):
             with contextlib.suppress(OSError):
                 Path(place).rmdir()
@@ -390,7 +419,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = options.case or list(CASES)
     with tempfile.TemporaryDirectory(prefix="kc-") as home, nodes(options.kubernetes, Path(home)) as sides:
         # One that ends pods of its node, or starts its agent again, does so alone: others would see it.
-        alone = [name for name in names if name.startswith(("pressure", "again", "preempt"))]
+        alone = [name for name in names if name.startswith(("pressure", "again", "preempt", "boot"))]
         others = [name for name in names if name not in alone]
         batches = [others[first : first + BATCH] for first in range(0, len(others), BATCH)]
         batches += [[name] for name in alone]

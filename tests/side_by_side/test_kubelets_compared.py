@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kubelet_cases import CASES, RESTART
-from kubelets_compared import _QUESTIONS, Side, plain, told
+from kubectl_answers import QUESTIONS
+from kubelet_cases import BOOT, CASES, REMOVE_IMAGE, RESTART
+from kubelets_compared import Side, plain, told
 from manifests import Obj
 
 KUBELET, HARU = (Side(name, Path("kubeconfig"), Path(f"/tmp/kc/{name}")) for name in ("kubelet", "haru"))
@@ -51,5 +52,5 @@ def test_steps_of_case_are_objects_or_words_of_kubectl(name: str) -> None:
     for change in (change for step in CASES[name] for change in step):
         if isinstance(change, dict):
             assert {"apiVersion", "kind", "metadata"} <= change.keys()
-        elif change != RESTART:
-            assert change[0] in ("delete", "patch", "debug", "annotate", "label", "wait", *_QUESTIONS)
+        elif change not in (RESTART, BOOT):
+            assert change[0] in ("delete", "patch", "debug", "annotate", "label", "wait", REMOVE_IMAGE, *QUESTIONS)

@@ -23,6 +23,7 @@ from haru.node.probes.probe_exec import Answer
 
 _log = logging.getLogger(__name__)
 _LEAST_SECONDS = 2.0
+"""How long a container always has to end, after its hook, too."""
 _ORPHAN_SECONDS = 30
 
 
@@ -80,8 +81,8 @@ class ContainerKiller:
             if hook and target.pod is not None and left > 0 and self._hooked.get(seen.name) != seen.id:
                 self._hooked[seen.name] = seen.id
                 await self._run_pre_stop_hook(target.pod, target, hook, left)
-                left = max(_LEAST_SECONDS, deadline - time.monotonic())
-            await self._context.runtime.stop_container(seen.id, max(0, round(left)))
+                left = deadline - time.monotonic()
+            await self._context.runtime.stop_container(seen.id, round(max(_LEAST_SECONDS, left)))
         except CriError as error:
             _log.warning("container %s (%s) could not be killed: %s", seen.name, seen.id, error)
             await asyncio.sleep(1.0)

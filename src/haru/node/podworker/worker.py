@@ -43,6 +43,7 @@ from haru.node.status.status_manager import PODS, StatusManager
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.2
 """Between looks at pods that end first."""
+_SANDBOX_CHANGED = "Pod sandbox changed, it will be killed and re-created."
 RUNTIME_CLASSES = known_kind("node.k8s.io/v1", "RuntimeClass")
 
 
@@ -243,6 +244,8 @@ class PodWorker:
         return None if sources is None or (first and problems) else PodInputs(sources, facts)
 
     async def _make_sandbox(self, pod: Obj, attempt: int, seen: SeenPod) -> bool:
+        if seen.sandboxes:
+            self._context.recorder.event(pod, "Normal", "SandboxChanged", _SANDBOX_CHANGED)
         for sandbox in seen.sandboxes:
             # Those that died have a network that nobody has taken down.
             await self._context.runtime.stop_sandbox(sandbox.id)
