@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from engine_objects import decide_all, node, pod
+from engine_objects import (
+    Obj,
+    allocated,
+    allocation,
+    claim,
+    decide_all,
+    device_class,
+    node,
+    pod,
+    resource_slice,
+)
 
 from haru.engine.framework.cluster_event import NODE_UPDATES, ClusterEvent
 from haru.engine.framework.default_plugins import DEFAULT_PLUGINS, FILTERS, WEIGHTS
@@ -22,15 +32,68 @@ def test_every_default_filter_is_registered_in_the_order_of_the_table() -> None:
     assert [plugin.name for plugin in FILTER_PLUGINS] == [*PARTITION, *expected]
 
 
-def test_features_that_a_node_lacks_are_told_last() -> None:
-    """As in kube-scheduler 1.36, where the plugin comes after all others that filter."""
+def restarting(pod: Obj) -> Obj:
+    """A pod that only nodes with the feature RestartAllContainersOnContainerExits take."""
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
-    waiting = pod("p", cpu="9")
-    waiting["spec"]["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
-    assert decide_all([node("n"), waiting]).message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
-    small = pod("p", cpu="1")
-    small["spec"]["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
-    assert "1 node(s) didn't match Pod's required features" in decide_all([node("n"), small]).message
+    pod["spec"]["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+    return pod
+
+
+APART: Obj = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"app": "other"}}, "topologyKey": "kubernetes.io/hostname"}
+        ]
+    }
+}
+SPREAD: list[Obj] = [
+    {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+        "minDomains": 5,
+    }
+]
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"cpu": "9"}, "Insufficient cpu"),
+        ({"affinity": APART}, "node(s) didn't match pod anti-affinity rules"),
+        ({"topologySpreadConstraints": SPREAD}, "node(s) didn't match pod topology spread constraints"),
+        ({"claims": ["c"]}, "cannot allocate all claims"),
+        ({"claims": ["elsewhere"]}, "resourceclaim not available on the node"),
+        ({}, "node(s) didn't match Pod's required features"),
+    ],
+)
+@pytest.mark.parametrize("nodes", [1, 4])
+def test_features_that_a_node_lacks_are_told_last(spec: Obj, told: str, nodes: int) -> None:
+    """As in kube-scheduler 1.36, where the plugin comes after all others that filter."""
+    names = [f"n{number}" for number in range(nodes)]
+    objects = [part for name in names for part in (node(name), pod("other", node=name), resource_slice(name, 1))]
+    for number, one in enumerate(found for found in objects if found["kind"] == "Pod"):
+        one["metadata"] |= {"name": f"other{number}", "uid": f"uid-other{number}"}
+    gone = allocated(claim("elsewhere"), allocation("gone", "gpu-0"))
+    objects += [device_class(), claim("c", count=2), gone, waiting := restarting(pod("p", **spec))]
+    message = decide_all(objects, only=[waiting]).message
+    assert message.startswith(f"0/{nodes} nodes are available: {nodes} {told}."), message
+
+
+def test_selector_that_fails_on_a_node_without_the_features_fails_the_pod() -> None:
+    """As in kube-scheduler 1.36: the devices are asked first."""
+    failing = device_class(expressions=['device.attributes["gpu.example.com"].model == "a"'])
+    waiting = restarting(pod("p", claims=["c"]))
+    decision = decide_all([node("n"), resource_slice("n", 1), failing, claim("c"), waiting])
+    assert decision.reasons[0].type == "SelectorError"
+
+
+def test_pod_starts_on_the_node_that_has_its_features_and_devices() -> None:
+    able = node("b")
+    able["status"]["declaredFeatures"] = ["RestartAllContainersOnContainerExits"]
+    objects = [node("a"), able, device_class(), claim("c"), *(resource_slice(name, 1) for name in "ab")]
+    assert decide_all([*objects, restarting(pod("p", claims=["c"]))]).members[0].node == "b"
 
 
 def test_every_weighted_score_is_registered_and_dynamic_resources_is_first() -> None:

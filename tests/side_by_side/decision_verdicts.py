@@ -16,16 +16,18 @@ KNOWN = {
     "more": "Haru binds more members of a gang: it searches, where kube-scheduler takes the first that fits",
     "extras": "kube-scheduler evicts for members beyond the quorum",
     "evicts for devices": "Haru evicts for devices; kube-scheduler's trial leaves a victim's claims allocated",
+    "whole": "for a single pod kube-scheduler evicts members of a group that is disrupted as a whole one by one",
     "promised": "Haru lets a pod use what a victim has now and its preemptor will have later; kube-scheduler adds both",
     "waits": "Haru evicts nobody where waiting for pods that are being deleted suffices",
-    "features": "Haru tells of features that a node lacks before what other pods and devices forbid",
     "budgets": "kube-scheduler counts a pod that is being deleted against its budget once more",
+    "domains": "kube-scheduler evicts nobody for a group that is bounded to a domain",
+    "quorum": "a reprieve of kube-scheduler's may lower the number of members that fit, down to the quorum",
+    "sole use": "in preemption for a group a ReadWriteOncePod claim counts as used though its user is thought away",
     "mappings": "kube-scheduler cannot bind a pod with a claim to a node that serves its extended resources itself",
     "quota": "a quota refuses the claim that the scheduler makes for extended resources: no part of the decision",
 }
 """Differences that are understood; those on purpose stand in docs/differences.md."""
 _FAILED_BINDINGS = {"quota": "exceeded quota", "mappings": "nil or empty request mappings"}
-_FEATURES = "didn't match Pod's required features"
 _ENDS = r"no new claims to deallocate|still not schedulable|not found"
 _OF_GROUPS = "workload aware preemption enabled|placement-based pod group scheduling limitation"
 _ABOUT_GROUPS = ("waiting for minCount", "pod group is", "placements are available")
@@ -72,22 +74,18 @@ def differences(
     grouped: bool,
     promised: bool = False,
     bounded: bool = False,
-    budgeted: bool = False,
 ) -> tuple[str, ...]:
     """In what `seen` differs from the outcome that is most like it; any of the expected would be right.
 
     Members of a gang (`grouped`) may change places. Messages are not compared where other pods hold promised places
     (`promised`): they tell of the moment at which they were written. Nor are those of a group that is `bounded` to a
-    domain: it is left to chance which domain they are about. `budgeted`: there are budgets, and pods that are being
-    deleted.
+    domain: it is left to chance which domain they are about.
     """
-    found = (_different(seen, one, grouped, promised, bounded, budgeted) for one in expected)
+    found = (_different(seen, one, grouped, promised, bounded) for one in expected)
     return min(found, key=lambda names: (any(name not in KNOWN for name in names), len(names)))
 
 
-def _different(
-    seen: Outcome, expected: Outcome, grouped: bool, promised: bool, bounded: bool, budgeted: bool
-) -> tuple[str, ...]:
+def _different(seen: Outcome, expected: Outcome, grouped: bool, promised: bool, bounded: bool) -> tuple[str, ...]:
     found = [*_bindings(seen, expected, grouped), *_victims(seen, expected, grouped)]
     if grouped:
         if found != ["more"] and sorted(seen.nodes().values()) != sorted(expected.nodes().values()):
@@ -101,8 +99,6 @@ def _different(
     if not found and all(seen.bound.values()) and seen.nodes() == expected.nodes() and seen.devices != expected.devices:
         found.append("devices")
     known = _cause(seen, expected, set(found), promised) if found else ""
-    if found == ["victims"] and budgeted:
-        known = "budgets"
     return (known,) if known else tuple(found)
 
 
@@ -111,8 +107,6 @@ def _cause(seen: Outcome, expected: Outcome, found: set[str], promised: bool) ->
     for name, words in _FAILED_BINDINGS.items():
         if any(words in one.message for one in seen.pods.values()):
             return name
-    if found <= {"message", "summary"} and any(_FEATURES in one.message for one in expected.pods.values()):
-        return "features"
     if promised and sum(expected.bound.values()) > sum(seen.bound.values()):
         return "promised"
     if expected.nominates and not expected.victims:

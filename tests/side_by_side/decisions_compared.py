@@ -30,6 +30,7 @@ from benchmarks.processes import started
 from decided_cluster import DecidedCluster, condition, name_of
 from decision_verdicts import KNOWN, Outcome, Placement, differences
 from engine_outcomes import GANG_GATES, decisions, helps, outcome_of
+from known_causes import Situation, cause_of_victims
 from manifests import Obj
 from random_clusters import DIMENSIONS, ChangeDraw, ClusterDraw, drawn_dimensions
 from random_work import Unit, WorkDraw
@@ -205,16 +206,20 @@ class Play:
         pods = {name: _placement(after[name]) for name in names}
         seen = Outcome(pods, _victims(before, after), await self._cluster.allocated(names, claims))
         found = decisions(objects, self._asked, self._group)
-        expected = [outcome_of(one, claims) for one in found]
+        expected = _outcomes(found, claims)
         await self._cluster.run([after[name] for name, one in pods.items() if one.node], self._number)
         promised = any(
             one["kind"] == "Pod" and one["status"].get("nominatedNodeName") and not one["spec"].get("nodeName")
             for one in before
         )
         bounded = self._group is not None and "schedulingConstraints" in self._group["spec"]
-        ending = any(one["kind"] == "Pod" and one["metadata"].get("deletionTimestamp") for one in before)
-        budgeted = ending and any(one["kind"] == "PodDisruptionBudget" for one in before)
-        differing = differences(seen, expected, self._group is not None, promised, bounded, budgeted)
+        differing = differences(seen, expected, self._group is not None, promised, bounded)
+        if "victims" in differing:
+            case = Situation(objects, self._asked, self._group)
+            cause = cause_of_victims(
+                seen, expected, case, lambda one: _outcomes(decisions(one.objects, one.pods, one.group), claims)
+            )
+            differing = (cause,) if cause else differing
         waits = not any(one.node or one.nominated for one in pods.values())
         self._refused = found[0] if waits and found[0].status == "unschedulable" else None
         if waits and not self._refused:
@@ -222,6 +227,10 @@ class Play:
                 await self._cluster.delete(pod)
         situation = {"objects": objects, "asked": self._asked, "group": self._group, "seen": asdict(seen)}
         return Step(what, seen, expected, differing, situation)
+
+
+def _outcomes(found: Sequence[Decision], claims: Collection[str]) -> list[Outcome]:
+    return [outcome_of(one, claims) for one in found]
 
 
 def _path(one: Obj) -> str:

@@ -23,11 +23,11 @@ TIES = 40
 """Decisions with other seeds: enough that each of some equal nodes is chosen once."""
 
 
-def decisions(objects: Sequence[Obj], pods: Sequence[Obj], group: Obj | None) -> list[Decision]:
+def decisions(objects: Sequence[Obj], pods: Sequence[Obj], group: Obj | None, ties: int = TIES) -> list[Decision]:
     """A decision for each of some seeds, with the members of a gang in each order in which they may come."""
     orders = list(itertools.permutations(pods)) if group else [tuple(pods)]
     found = []
-    for seed in range(max(TIES, len(orders))):
+    for seed in range(max(ties, len(orders))):
         order, seen = list(orders[seed % len(orders)]), objects
         if group:
             # Members are decided oldest first: kube-scheduler's order depends on when it was told of them.

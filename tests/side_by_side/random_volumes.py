@@ -20,6 +20,8 @@ class VolumeDraw:
         self._cluster = cluster
         self._dice = cluster.dice
         self._names: list[str] = []
+        self._sole: set[str] = set()
+        """Claims that one pod at a time may use: never two bound ones."""
         self._count = 0
         self._made: list[Obj] = []
 
@@ -93,8 +95,9 @@ class VolumeDraw:
 
     def _claim(self, *, bound: bool) -> str:
         dice = self._dice
-        if self._names and dice.one_in(4 if bound else 3):
-            return dice.pick(*self._names)
+        shared = [one for one in self._names if not bound or one not in self._sole]
+        if shared and dice.one_in(4 if bound else 3):
+            return dice.pick(*shared)
         self._count += 1
         name = f"{self._cluster.prefix}-vc{self._count}"
         if not bound and dice.one_in(16):
@@ -110,6 +113,8 @@ class VolumeDraw:
     def _waiting(self, name: str, storage_class: str, modes: list[str], size: str) -> Obj:
         spec: Obj = {"accessModes": modes, "resources": {"requests": {"storage": size}}}
         spec["storageClassName"] = storage_class
+        if "ReadWriteOncePod" in modes:
+            self._sole.add(name)
         if self._dice.one_in(6):
             spec["selector"] = {"matchLabels": {"kind": self._dice.pick("a", "b")}}
         return obj("v1", "PersistentVolumeClaim", name, spec=spec)

@@ -80,17 +80,11 @@ def test_message_of_a_moment_is_not_compared_while_places_are_promised() -> None
         (one("", "create claim: exceeded quota: q"), Outcome(one("n0")), False, "quota"),
         (one("", "nil or empty request mappings, no update"), Outcome(one("n0")), False, "mappings"),
         (one("", "0/1: a"), Outcome(one("n0")), True, "promised"),
-        (one("", "0/1: a"), Outcome(one("", "0/1: node(s) didn't match Pod's required features")), False, "features"),
         (one("", "0/1: a", "n0"), Outcome(one("", "0/1: a", "n1"), nominates=True), False, "waits"),
     ],
 )
 def test_known_cause_is_named(seen: dict[str, Placement], expected: Outcome, promised: bool, cause: str) -> None:
     assert differences(Outcome(seen), [expected], grouped=False, promised=promised) == (cause,)
-
-
-def test_budgets_of_pods_that_are_being_deleted_are_a_known_cause() -> None:
-    seen, expected = (Outcome(one("", "no", "n0"), [victim]) for victim in ("v", "w"))
-    assert differences(seen, [expected], grouped=False, budgeted=True) == ("budgets",)
 
 
 def test_words_that_differ_on_purpose_do_not_count() -> None:

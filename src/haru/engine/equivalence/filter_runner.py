@@ -18,12 +18,12 @@ from haru.engine.dra.model.claims import Claim
 from haru.engine.equivalence.claim_query import ClaimQuery
 from haru.engine.equivalence.device_feasibility_cache import DeviceFeasibilityCache
 from haru.engine.equivalence.node_feasibility import FeasibleNode, NodeFeasibility
-from haru.engine.framework.interfaces import FilterFailure
+from haru.engine.framework.interfaces import PASS, FilterFailure
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.plugin import chosen_score, insufficient_node_resources, node_allocatable_use
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand
-from haru.engine.podgroup.filter_node import Decoder, allocate_on, preference, unavailable
+from haru.engine.podgroup.filter_node import Decoder, allocate_on, is_told_last, preference, unavailable
 from haru.engine.state.node_equivalence_classes import NodeEquivalenceClass
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
@@ -60,15 +60,24 @@ class FilterRunner:
 
     def filter_node(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, node: NodeInfo) -> None:
         """Filter one node and allocate its devices. Raises AllocationError."""
+        failures = feasibility.plan.check(node, self._recorder)
+        last = failures if is_told_last(failures) else PASS
         failures = (
-            feasibility.plan.check(node, self._recorder)
+            (PASS if last else failures)
             or feasibility.prefilter.check(node)
-            or (self._overlay.next_pass is not None and self._failures_in_later_passes(feasibility, node.name))
+            or (self._overlay.next_pass is not None and self._failures_in_later_passes(feasibility, node.name, last))
             or demand.allocated_elsewhere(node)
         )
         if failures:
             feasibility.refusals[node.name] = failures
             return
+        self._allocate_if_asked(feasibility, pod, demand, node)
+        if last:
+            feasibility.refuse(node.name, last)
+
+    def _allocate_if_asked(
+        self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, node: NodeInfo
+    ) -> None:
         uses = demand.pending_on(node)
         if demand.counts_devices or (uses and (node.name in self._alone or not self.allocates_by_class(demand))):
             self._allocate(feasibility, pod, demand, node, uses)
@@ -82,10 +91,12 @@ class FilterRunner:
     ) -> None:
         """Filter one node for all nodes of a class, and allocate their devices. Raises AllocationError."""
         failures = feasibility.plan.check(one.first, self._recorder)
-        if not failures and demand.pending:
-            self._allocate_for_class(feasibility, demand, one, names)
-        elif failures:
+        if failures and not (demand.pending and is_told_last(failures)):
             feasibility.refusals.update(dict.fromkeys(names, failures))
+        elif demand.pending:
+            self._allocate_for_class(feasibility, demand, one, names)
+            for name in names if failures else ():
+                feasibility.refuse(name, failures)
         else:
             self._add_class(feasibility, names, _NOTHING_TO_ALLOCATE, 0)
 
@@ -175,9 +186,11 @@ class FilterRunner:
                 return failures
         return ()
 
-    def _failures_in_later_passes(self, feasibility: NodeFeasibility, name: str) -> Sequence[FilterFailure]:
+    def _failures_in_later_passes(
+        self, feasibility: NodeFeasibility, name: str, last: Sequence[FilterFailure]
+    ) -> Sequence[FilterFailure]:
         failures: Sequence[FilterFailure] = ()
-        for later in self._overlay.passes[1:] if name in feasibility.differing_nodes else ():
+        for later in self._overlay.passes[1:] if name in feasibility.differing_nodes and not last else ():
             failures = failures or feasibility.plan.check(later.node(name), self._recorder)
         for prefilter, later in zip(feasibility.later_passes, self._overlay.passes[1:], strict=False):
             failures = failures or prefilter.check(later.node(name))

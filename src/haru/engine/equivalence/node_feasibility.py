@@ -218,6 +218,12 @@ class NodeFeasibility:
         self.refusals.pop(name, None)
         self.undecided.pop(name, None)
 
+    def refuse(self, name: str, failures: Sequence[FilterFailure]) -> None:
+        """Refuse a node, unless what was asked before has refused it."""
+        if name not in self.refusals:
+            self.forget(name)
+            self.refusals[name] = failures
+
     def forget_all(self) -> None:
         """Drop the results of all nodes, or expect those of the first."""
         self._told = None

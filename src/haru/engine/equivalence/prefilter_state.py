@@ -116,7 +116,7 @@ _MOST_KEYS = 4096
 _SPARE_KEYS = 64
 """Besides two for each node: nodes that come and go in use come back to what they were."""
 
-_AFTER_SPREADING = (SPREADING, "InterPodAffinity", "DynamicResources")
+_AFTER_SPREADING = (SPREADING, "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures")
 
 
 class PreFilterState:

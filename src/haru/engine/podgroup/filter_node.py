@@ -2,7 +2,8 @@
 
 The filters are all plugins of the profile in kube-scheduler's order; the first that refuses a node says why.
 PodTopologySpread and InterPodAffinity depend on where every other pod is, so they follow the overlay
-(`PreFilterState`); every filter of a plan depends on the node alone.
+(`PreFilterState`); every filter of a plan depends on the node alone. The last one, NodeDeclaredFeatures, comes after
+those and after the devices, too (`is_told_last`).
 Source: kube-scheduler 1.36's PreFilter and Filter extension points, DynamicResources included.
 """
 
@@ -21,6 +22,7 @@ from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.plugin import prioritized_score
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.plugins.dynamicresources.prefilter import PLUGIN, DeviceDemand
+from haru.engine.plugins.nodedeclaredfeatures.plugin import PLUGIN as LAST
 from haru.engine.plugins.registry import FILTER_PLUGINS, PARTITION, PRE_FILTER_PLUGINS
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
@@ -69,6 +71,11 @@ class FilterPlan:
                 return failures
         self.ends[-1] += 1
         return PASS
+
+
+def is_told_last(failures: Sequence[FilterFailure]) -> bool:
+    """Tell whether rules between pods, and devices, refuse a node before these failures of a plan do."""
+    return bool(failures) and failures[0].plugin == LAST
 
 
 def failure_code(failures: Sequence[FilterFailure]) -> str:

@@ -12,6 +12,8 @@ from haru.engine.framework.interfaces import PASS, FilterFailure, FilterRequest,
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
 
+PLUGIN = "NodeDeclaredFeatures"
+
 
 def declared_features(pod: PodInfo) -> NodeFilter | None:
     """Refuse nodes that do not declare a feature which the pod uses (KEP-5328)."""
@@ -24,7 +26,7 @@ def declared_features(pod: PodInfo) -> NodeFilter | None:
         missing = sorted(needed - node.spec.features)
         if not missing:
             return PASS
-        return (refuse("NodeDeclaredFeatures", "FeaturesMissing", message, {"features": missing}),)
+        return (refuse(PLUGIN, "FeaturesMissing", message, {"features": missing}),)
 
     return check
 
@@ -32,7 +34,7 @@ def declared_features(pod: PodInfo) -> NodeFilter | None:
 class NodeDeclaredFeatures:
     """Refuse nodes that do not declare the features which the pod uses."""
 
-    name = "NodeDeclaredFeatures"
+    name = PLUGIN
     events = frozenset({ClusterEvent.NODE_ADD, ClusterEvent.NODE_DECLARED_FEATURE})
     general = True
 

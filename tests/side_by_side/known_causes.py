@@ -1,0 +1,226 @@
+"""Known causes of other victims, each tried: would Haru decide as kube-scheduler did if it saw one thing as that does?
+
+A cause explains a difference only if the decision in such a world is exactly what was seen.
+Source: kube-scheduler 1.36's preemption (of a pod, and of a group), as behaviour.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from decision_verdicts import Outcome, differences
+from manifests import Obj
+
+from haru.kube.selectors import label_selector_from
+
+MARK = "protected-by"
+"""The label of pods that have a budget of their own in another world."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """All objects before a decision, and the pods that are decided."""
+
+    objects: Sequence[Obj]
+    pods: Sequence[Obj]
+    group: Obj | None
+
+
+Decide = Callable[[Situation], Sequence[Outcome]]
+
+
+def cause_of_victims(seen: Outcome, expected: Sequence[Outcome], situation: Situation, decide: Decide) -> str:
+    """The cause for which kube-scheduler's victims may be others, or nobody; empty if there is none."""
+    if refuses_domains(seen, expected, situation):
+        return "domains"
+    if any(seen.bound.values()):
+        return ""
+    worlds = {
+        "budgets": with_counted_budgets(situation),
+        "sole use": with_sole_users_kept(situation) if not seen.victims else None,
+        "whole": with_members_alone(situation),
+    }
+    for cause, world in worlds.items():
+        if world is not None and _decides(seen, world, decide):
+            return cause
+    return "quorum" if any(_frees(seen, one, decide) for one in quorums(situation, seen)) else ""
+
+
+def _decides(seen: Outcome, world: Situation, decide: Decide) -> bool:
+    return set(differences(seen, decide(world), world.group is not None)) <= {"summary"}
+
+
+def _frees(seen: Outcome, world: Situation, decide: Decide) -> bool:
+    return any(sorted(one.victims) == sorted(seen.victims) for one in decide(world))
+
+
+# -- groups -----------------------------------------------------------------------------------------------------------
+
+
+def refuses_domains(seen: Outcome, expected: Sequence[Outcome], situation: Situation) -> bool:
+    """Whether kube-scheduler evicted nobody for a group because it is bounded to a domain."""
+    bounded = situation.group is not None and "schedulingConstraints" in situation.group["spec"]
+    told = all(one.message.endswith("placement-based pod group scheduling limitation") for one in seen.pods.values())
+    return bounded and told and not seen.victims and any(one.victims for one in expected)
+
+
+def with_sole_users_kept(situation: Situation) -> Situation | None:
+    """Nobody who uses a ReadWriteOncePod claim of a member may go: the claim counts as used anyway."""
+    claims = (one for one in situation.objects if one["kind"] == "PersistentVolumeClaim")
+    sole = {name(one) for one in claims if "ReadWriteOncePod" in one["spec"]["accessModes"]}
+    wanted = sole.intersection(claim for pod in situation.pods for claim in _volume_claims(pod))
+    users = {name(pod) for pod in _running(situation) if wanted.intersection(_volume_claims(pod))}
+    if situation.group is None or not users:
+        return None
+    return _with_pods(situation, lambda pod: _kept(pod) if name(pod) in users else pod)
+
+
+def quorums(situation: Situation, seen: Outcome) -> Iterator[Situation]:
+    """Each quorum alone: a reprieve asks for no more members than that."""
+    if situation.group is None or not seen.victims:
+        return
+    policy = situation.group["spec"]["schedulingPolicy"]
+    count = policy["gang"]["minCount"] if "gang" in policy else 1
+    for chosen in itertools.combinations(situation.pods, count) if count < len(situation.pods) else ():
+        left = {name(pod) for pod in situation.pods} - {name(pod) for pod in chosen}
+        objects = [one for one in situation.objects if one["kind"] != "Pod" or name(one) not in left]
+        yield Situation(objects, chosen, situation.group)
+
+
+def with_members_alone(situation: Situation) -> Situation | None:
+    """Members of running groups may be evicted one by one, as kube-scheduler does for a single pod."""
+    groups = [one for one in situation.objects if one["kind"] == "PodGroup"]
+    if situation.group is not None or not any(one["spec"].get("disruptionMode") == "PodGroup" for one in groups):
+        return None
+    alone = [{**one, "spec": {**one["spec"], "disruptionMode": "Pod"}} for one in groups]
+    others = [one for one in situation.objects if one["kind"] != "PodGroup"]
+    return Situation([*others, *alone], situation.pods, None)
+
+
+# -- budgets ----------------------------------------------------------------------------------------------------------
+
+
+def with_counted_budgets(situation: Situation) -> Situation | None:
+    """Pods that are being deleted count against their budgets once more; None if that protects nobody else.
+
+    Each pod that is protected then has a budget of its own that allows nothing.
+    """
+    units = list(_units(situation))
+    counted = {name(pod) for unit in units for pod in _protected(unit, situation) if not _ends(pod)}
+    staying = ([[pod for pod in one if not _ends(pod)] for one in unit] for unit in units)
+    if counted == {name(pod) for unit in staying for pod in _protected(unit, situation)}:
+        return None
+    others = [one for one in situation.objects if one["kind"] != "PodDisruptionBudget"]
+    own = [_budget(pod) for pod in _running(situation) if name(pod) in counted]
+    world = Situation([*others, *own], situation.pods, situation.group)
+    return _with_pods(world, lambda pod: _marked(pod) if name(pod) in counted else pod)
+
+
+def _units(situation: Situation) -> list[list[list[Obj]]]:
+    """The possible victims that are counted together, by importance: those on a node, or for a group all."""
+    group = situation.group
+    priority = _priority(group or situation.pods[0])
+    pods = [pod for pod in _running(situation) if _priority(pod) < priority]
+    if group is None:
+        by_node: dict[str, list[list[Obj]]] = {}
+        for pod in sorted(pods, key=_importance):
+            by_node.setdefault(pod["spec"]["nodeName"], []).append([pod])
+        return list(by_node.values())
+    whole = {
+        name(one)
+        for one in situation.objects
+        if one["kind"] == "PodGroup" and one["spec"].get("disruptionMode") == "PodGroup"
+    }
+    found: dict[str, list[Obj]] = {}
+    for pod in sorted(pods, key=_importance):
+        of = _group_of(pod)
+        found.setdefault(f"group {of}" if of in whole else f"pod {name(pod)}", []).append(pod)
+    return [sorted(found.values(), key=_importance_of_unit)]
+
+
+def _importance(pod: Obj) -> tuple[int, str]:
+    return -_priority(pod), pod["status"].get("startTime") or "9"
+
+
+def _importance_of_unit(unit: Sequence[Obj]) -> tuple[object, ...]:
+    priority, began = _importance(unit[0])
+    grouped = bool(_group_of(unit[0]))
+    return priority, not grouped, -len(unit) if grouped else 0, began
+
+
+def _group_of(pod: Obj) -> str:
+    found: str = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName", "")
+    return found
+
+
+def _protected(units: Iterable[list[Obj]], situation: Situation) -> Iterator[Obj]:
+    """The pods whose eviction would be more than a budget allows, of units in the order of their importance."""
+    budgets = [one for one in situation.objects if one["kind"] == "PodDisruptionBudget"]
+    allowed = Counter({name(one): one["status"].get("disruptionsAllowed", 0) for one in budgets})
+    for unit in units:
+        for pod in unit:
+            mine = [name(one) for one in budgets if _matches(one, pod)]
+            allowed.subtract(mine)
+            if any(allowed[budget] < 0 for budget in mine):
+                yield pod
+                break
+
+
+def _matches(budget: Obj, pod: Obj) -> bool:
+    selector, labels = budget["spec"].get("selector"), pod["metadata"].get("labels") or {}
+    processed = (budget.get("status") or {}).get("disruptedPods") or {}
+    return bool(selector and labels) and name(pod) not in processed and label_selector_from(selector).matches(labels)
+
+
+def _budget(pod: Obj) -> Obj:
+    meta = {"name": f"of-{name(pod)}", "namespace": pod["metadata"]["namespace"], "uid": f"budget-of-{name(pod)}"}
+    made = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta}
+    return made | {"spec": {"selector": {"matchLabels": {MARK: name(pod)}}}, "status": {"disruptionsAllowed": 0}}
+
+
+# -- pods -------------------------------------------------------------------------------------------------------------
+
+
+def name(one: Obj) -> str:
+    """The name of an object."""
+    found: str = one["metadata"]["name"]
+    return found
+
+
+def _running(situation: Situation) -> list[Obj]:
+    return [one for one in situation.objects if one["kind"] == "Pod" and one["spec"].get("nodeName")]
+
+
+def _priority(one: Obj) -> int:
+    found: int = one["spec"].get("priority") or 0
+    return found
+
+
+def _ends(pod: Obj) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _volume_claims(pod: Obj) -> list[str]:
+    return [
+        one["persistentVolumeClaim"]["claimName"]
+        for one in pod["spec"].get("volumes") or ()
+        if "persistentVolumeClaim" in one
+    ]
+
+
+def _with_pods(situation: Situation, change: Callable[[Obj], Obj]) -> Situation:
+    """The situation with other running pods."""
+    objects = [change(one) if one in _running(situation) else one for one in situation.objects]
+    return Situation(objects, situation.pods, situation.group)
+
+
+def _kept(pod: Obj) -> Obj:
+    return {**pod, "spec": {**pod["spec"], "priority": 1_000_000}}
+
+
+def _marked(pod: Obj) -> Obj:
+    labels = {**(pod["metadata"].get("labels") or {}), MARK: name(pod)}
+    return {**pod, "metadata": {**pod["metadata"], "labels": labels}}

@@ -1,0 +1,151 @@
+"""Known causes of other victims: each is named for what kube-scheduler does because of it, and for nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from decision_verdicts import Outcome, Placement
+from engine_outcomes import decisions, outcome_of
+from known_causes import Situation, cause_of_victims
+from manifests import Obj, gang, node, obj, volume, volume_claim
+
+SEEN_NOBODY = "0/1 nodes are available: a. no new claims to deallocate, preemption: not eligible due to "
+
+
+def stored(*given: Obj) -> list[Obj]:
+    """Objects as a server has them."""
+    for one in given:
+        name = one["metadata"]["name"]
+        one["metadata"] |= {"uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        if one["kind"] not in ("Node", "PersistentVolume"):
+            one["metadata"]["namespace"] = "d"
+    return list(given)
+
+
+def pod(name: str, on: str = "", priority: int = 0, cpu: str = "1", labels: Obj | None = None, **spec: object) -> Obj:
+    """A pod that waits, or runs since an hour that its priority says."""
+    requests = {"requests": {"cpu": cpu}}
+    whole = {"priority": priority, "containers": [{"name": "c", "resources": requests}], **spec}
+    status: Obj = {"phase": "Pending"}
+    if on:
+        whole["nodeName"] = on
+        status = {"phase": "Running", "startTime": f"2026-01-01T{name[-1]:0>2}:00:00Z"}
+    return obj("v1", "Pod", name, labels=labels or {}, spec=whole, status=status)
+
+
+def of_group(count: int, minimum: int, **spec: object) -> tuple[Obj, list[Obj]]:
+    """A waiting group of important pods of which each takes a node."""
+    (group,) = gang("g", minimum, priority=10, **spec)
+    assert isinstance(group, dict)
+    pods = [pod(f"m{number}", priority=10, cpu="4", schedulingGroup={"podGroupName": "g"}) for number in range(count)]
+    return group, pods
+
+
+def cause(seen: Outcome, situation: Situation) -> str:
+    """The cause that is named where Haru decides something else."""
+
+    def decide(case: Situation) -> list[Outcome]:
+        return [outcome_of(one, ()) for one in decisions(case.objects, case.pods, case.group, ties=3)]
+
+    expected = decide(situation)
+    assert sorted(seen.victims) not in [sorted(one.victims) for one in expected], "nothing differs"
+    return cause_of_victims(seen, expected, situation, decide)
+
+
+def waits(*pods: Obj, victims: tuple[str, ...] = (), nominated: str = "", message: str = "") -> Outcome:
+    """What kube-scheduler did for pods that wait."""
+    return Outcome({one["metadata"]["name"]: Placement("", message, nominated) for one in pods}, victims)
+
+
+def nodes(count: int) -> list[Obj]:
+    """Nodes that take one pod of a group each."""
+    return [one for number in range(count) for one in node(f"n{number}") if isinstance(one, dict)]
+
+
+# -- budgets ----------------------------------------------------------------------------------------------------------
+
+
+def of_budget(allowed: int, ends: bool = True) -> tuple[Situation, Obj]:
+    """A node with a pod that is being deleted and two others, the older one with a budget."""
+    guarded = {"app": "a"}
+    running = [
+        pod("r1", "n0", cpu="1", labels=guarded),
+        pod("r2", "n0", cpu="1"),
+        pod("r3", "n0", cpu="1", labels=guarded),
+    ]
+    if ends:
+        running[0]["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    spec = {"selector": {"matchLabels": guarded}}
+    budget = obj("policy/v1", "PodDisruptionBudget", "b", spec=spec, status={"disruptionsAllowed": allowed})
+    waiting = pod("p", priority=10, cpu="3")
+    return Situation(stored(*nodes(1), *running, budget, waiting), [waiting], None), waiting
+
+
+def test_pod_that_is_being_deleted_counts_against_its_budget_once_more() -> None:
+    case, waiting = of_budget(allowed=1)
+    assert cause(waits(waiting, victims=("r2",), nominated="n0"), case) == "budgets"
+
+
+@pytest.mark.parametrize(("allowed", "ends"), [(0, True), (2, True), (1, False)])
+def test_budget_is_no_cause_where_the_pod_that_is_being_deleted_protects_nobody(allowed: int, ends: bool) -> None:
+    case, waiting = of_budget(allowed, ends)
+    wrong = next(name for name in ("r2", "r3") if allowed or name == "r3")
+    assert cause(waits(waiting, victims=(wrong, "x"), nominated="n0"), case) == ""
+
+
+def test_budget_is_no_cause_of_other_victims_than_those_that_it_leads_to() -> None:
+    case, waiting = of_budget(allowed=1)
+    assert cause(waits(waiting, victims=("r1",), nominated="n0"), case) == ""
+
+
+# -- groups -----------------------------------------------------------------------------------------------------------
+
+
+def test_members_of_a_group_that_is_disrupted_whole_are_evicted_alone_for_a_pod() -> None:
+    (group,) = gang("w", 2, priority=0, disruptionMode="PodGroup")
+    assert isinstance(group, dict)
+    member = {"schedulingGroup": {"podGroupName": "w"}}
+    running = [pod(f"r{number}", f"n{number}", cpu="3", **member) for number in range(2)]
+    running.append(pod("r2", "n1", priority=10, cpu="1"))
+    waiting = pod("p", priority=10, cpu="4")
+    case = Situation(stored(*nodes(2), group, *running, waiting), [waiting], None)
+    assert cause(waits(waiting, victims=("r0",), nominated="n0"), case) == "whole"
+    assert cause(waits(waiting, victims=("r1",), nominated="n1"), case) == ""
+
+
+@pytest.mark.parametrize(("mode", "found"), [("ReadWriteOncePod", "sole use"), ("ReadWriteMany", "")])
+def test_claim_that_one_pod_uses_counts_as_used_in_preemption_for_a_group(mode: str, found: str) -> None:
+    group, (member,) = of_group(1, 1)
+    mounts = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
+    member["spec"] |= {**pod("m0", priority=10)["spec"], "schedulingGroup": {"podGroupName": "g"}, **mounts}
+    (held,) = volume_claim("c", accessModes=[mode], volumeName="pv")
+    (bound,) = volume("pv", accessModes=[mode], claimRef={"name": "c", "namespace": "d"})
+    assert isinstance(held, dict) and isinstance(bound, dict)
+    held["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    held["status"] = {"phase": "Bound"}
+    case = Situation(stored(*nodes(1), held, bound, pod("r1", "n0", **mounts), group, member), [member], group)
+    message = "0/1 nodes are available: 1 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access"
+    message += " mode already in-use by another pod. no new claims to deallocate, preemption: not eligible due to"
+    assert cause(waits(member, message=f"{message} workload aware preemption enabled"), case) == found
+
+
+@pytest.mark.parametrize(("minimum", "found"), [(1, "quorum"), (2, "")])
+def test_reprieve_may_cost_members_beyond_the_quorum(minimum: int, found: str) -> None:
+    group, members = of_group(2, minimum)
+    running = [pod("r1", "n0"), pod("r2", "n1")]
+    case = Situation(stored(*nodes(2), *running, group, *members), members, group)
+    assert cause(waits(*members, victims=("r2",)), case) == found
+    assert cause(waits(*members, victims=("r1",)), case) == ""
+
+
+@pytest.mark.parametrize(
+    ("limitation", "found"),
+    [("placement-based pod group scheduling limitation", "domains"), ("workload aware preemption enabled", "")],
+)
+def test_nobody_is_evicted_for_a_group_that_is_bounded_to_a_domain(limitation: str, found: str) -> None:
+    group, members = of_group(1, 1, schedulingConstraints={"topology": [{"key": "kubernetes.io/hostname"}]})
+    case = Situation(stored(*nodes(1), pod("r1", "n0"), group, *members), members, group)
+    assert cause(waits(*members, message=SEEN_NOBODY + limitation), case) == found
+    evicts = replace(waits(*members, message=SEEN_NOBODY + limitation), victims=("x",))
+    assert cause(evicts, case) == ""
