@@ -246,7 +246,10 @@ def test_mapped_devices_are_refused_to_extended_resources() -> None:
     work = pod("p", containers=[{"name": "main", "resources": {"requests": {"cpu": "1", "example.com/gpu": "2"}}}])
     objects = [device_class(extendedResourceName="example.com/gpu"), work]
     decision = run([*cards("a", 2, cpu="3"), *objects])
-    assert "node-allocatable resource claim not referenced by any container within the pod" in decision.message
+    assert decision.message.startswith(
+        "0/1 nodes are available: 1 claim <extended-resources>: node-allocatable resource claim not referenced by any "
+        "container within the pod."
+    )
     assert decision.members[0].reasons[0].type == "ClaimUnreferenced"
     member = only(run([*cards("a", 2, cpu="3"), node("b"), resource_slice("b", 2), *objects]))
     assert (member.node, member.claimed) == ("b", ())

@@ -28,6 +28,8 @@ from haru.kube.meta import Obj
 from haru.kube.resources import claimed_resources, pod_requests
 
 NewAllocations = Sequence[tuple[ClaimUse, Obj]]
+_NOT_MADE_YET = "<extended-resources>"
+"""How messages name the claim that is to be made for extended resources."""
 _ALTERNATIVES = 8
 _NODE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
@@ -73,11 +75,12 @@ def node_allocatable_use(
         return ()
     entries = []
     for use, allocation in (*_allocated(demand, node), *fresh):
-        amounts = mapped_amounts(overlay.snapshot.devices, use.path, allocation)
+        told = _NOT_MADE_YET if use.made_for else use.claim["metadata"]["name"]
+        amounts = mapped_amounts(overlay.snapshot.devices, f"{pod.key.namespace}/{told}", allocation)
         if amounts:
             entries.append(
                 {
-                    "resourceClaimName": use.claim["metadata"]["name"],
+                    "resourceClaimName": told,
                     "containers": list(_containers(pod, use)),
                     "resources": {name: str(amounts[name]) for name in sorted(amounts)},
                 }
