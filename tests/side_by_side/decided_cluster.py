@@ -14,10 +14,10 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
-from decision_verdicts import devices_of
+from decision_verdicts import devices_of, made_for
 from manifests import NAMESPACE, Obj, obj
 from random_clusters import OVERHEAD, PRIORITIES
-from random_volumes import BOUND, provisioned, reference
+from random_volumes import BOUND, SELECTED, provisioned, reference, volume_claims_of
 from random_work import claims_of
 
 from haru.client.api import ApiClient
@@ -152,7 +152,7 @@ class DecidedCluster:
         for claim in waiting:
             named = (one for one in volumes if (one["spec"].get("claimRef") or {}).get("name") == name_of(claim))
             volume = next(named, None)
-            if not volume and "volume.kubernetes.io/selected-node" in (claim["metadata"].get("annotations") or {}):
+            if not volume and SELECTED in (claim["metadata"].get("annotations") or {}):
                 volume = provisioned(claim)
                 await self._api.create(KINDS["PersistentVolume"], volume)
             if volume:
@@ -198,6 +198,18 @@ class DecidedCluster:
                 found[name_of(claim)] = devices
             elif owners[0].get("name") in pods and EXTENDED in (claim["metadata"].get("annotations") or {}):
                 found[f"extended {owners[0]['name']}"] = devices
+        return found
+
+    async def volumes(self, pods: Sequence[Obj], claims: Sequence[Obj]) -> dict[str, str]:
+        """The volumes that these pods got for claims that had none, or for which nodes some were made."""
+        waited = {name_of(one) for one in claims if not one["spec"].get("volumeName")}
+        used = {name for pod in pods for name in volume_claims_of(pod)}
+        found = {}
+        for claim in await self.listed("PersistentVolumeClaim"):
+            volume = claim["spec"].get("volumeName", "")
+            if volume and name_of(claim) in waited & used:
+                node = (claim["metadata"].get("annotations") or {}).get(SELECTED, "")
+                found[name_of(claim)] = made_for(node) if volume == name_of(provisioned(claim)) else volume
         return found
 
     async def decided(self, names: Collection[str], since: Mapping[str, Obj] | None = None) -> dict[str, Obj]:

@@ -22,12 +22,17 @@ KNOWN = {
     "budgets": "kube-scheduler counts a pod that is being deleted against its budget once more",
     "domains": "kube-scheduler evicts nobody for a group that is bounded to a domain",
     "quorum": "a reprieve of kube-scheduler's may lower the number of members that fit, down to the quorum",
+    "shared": "kube-scheduler places members also where the devices of a claim that they share are not",
     "sole use": "in preemption for a group a ReadWriteOncePod claim counts as used though its user is thought away",
     "mappings": "kube-scheduler cannot bind a pod with a claim to a node that serves its extended resources itself",
     "quota": "a quota refuses the claim that the scheduler makes for extended resources: no part of the decision",
 }
 """Differences that are understood; those on purpose stand in docs/differences.md."""
-_FAILED_BINDINGS = {"quota": "exceeded quota", "mappings": "nil or empty request mappings"}
+_FAILED_BINDINGS = {
+    "quota": "exceeded quota",
+    "mappings": "nil or empty request mappings",
+    "shared": "got allocated elsewhere in the meantime",
+}
 _ENDS = r"no new claims to deallocate|still not schedulable|not found"
 _OF_GROUPS = "workload aware preemption enabled|placement-based pod group scheduling limitation"
 _ABOUT_GROUPS = ("waiting for minCount", "pod group is", "placements are available")
@@ -44,12 +49,16 @@ class Placement:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a unit. `nominates`: places are promised, and nothing is said about the pods yet."""
+    """What became of a unit. `nominates`: places are promised, and nothing is said about the pods yet.
+
+    `volumes`: by volume claim that waited for a node, the volume, or for which node one is made (`made_for`).
+    """
 
     pods: Mapping[str, Placement]
     victims: Sequence[str] = ()
     devices: Mapping[str, Devices] = field(default_factory=dict)
     nominates: bool = False
+    volumes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def bound(self) -> dict[str, bool]:
@@ -59,6 +68,11 @@ class Outcome:
     def nodes(self) -> dict[str, str]:
         """The node of each pod."""
         return {name: one.node for name, one in self.pods.items()}
+
+
+def made_for(node: str) -> str:
+    """What stands for a volume that is made for a node."""
+    return f"made for {node}"
 
 
 def devices_of(allocation: Obj | None) -> Devices:
@@ -96,22 +110,21 @@ def _different(seen: Outcome, expected: Outcome, grouped: bool, promised: bool, 
         found += ["nominated"] if next(nominated) != next(nominated) else []
     if not (found or promised or bounded or expected.nominates):
         found += _messages(seen, expected, grouped)
-    if not found and all(seen.bound.values()) and seen.nodes() == expected.nodes() and seen.devices != expected.devices:
-        found.append("devices")
-    known = _cause(seen, expected, set(found), promised) if found else ""
+    if not found and all(seen.bound.values()) and seen.nodes() == expected.nodes():
+        found += ["devices"] if seen.devices != expected.devices else []
+        found += ["volumes"] if seen.volumes != expected.volumes else []
+    known = _cause(seen, expected, set(found), promised, grouped) if found else ""
     return (known,) if known else tuple(found)
 
 
-def _cause(seen: Outcome, expected: Outcome, found: set[str], promised: bool) -> str:
+def _cause(seen: Outcome, expected: Outcome, found: set[str], promised: bool, grouped: bool) -> str:
     """The known cause of differences, if there is one."""
     for name, words in _FAILED_BINDINGS.items():
-        if any(words in one.message for one in seen.pods.values()):
+        if any(words in one.message for one in seen.pods.values()) and (grouped or name != "shared"):
             return name
     if promised and sum(expected.bound.values()) > sum(seen.bound.values()):
         return "promised"
-    if expected.nominates and not expected.victims:
-        return "waits"
-    return "evicts for devices" if found == {"victims", "nominated"} and _evicts_for_devices(seen, expected) else ""
+    return "waits" if expected.nominates and not expected.victims else ""
 
 
 def _bindings(seen: Outcome, expected: Outcome, grouped: bool) -> list[str]:
@@ -134,12 +147,6 @@ def _messages(seen: Outcome, expected: Outcome, grouped: bool) -> list[str]:
     if sorted(plain(text, grouped) for text in ours) == sorted(plain(text, grouped) for text in theirs):
         return []
     return ["message" if sorted(map(first_sentence, ours)) != sorted(map(first_sentence, theirs)) else "summary"]
-
-
-def _evicts_for_devices(seen: Outcome, expected: Outcome) -> bool:
-    about = (one.message.partition("preemption:")[2] for one in seen.pods.values())
-    helpless = ("cannot allocate all claims", "Preemption is not helpful")
-    return not seen.victims and bool(expected.victims) and all(any(word in text for word in helpless) for text in about)
 
 
 def plain(message: str, grouped: bool = False) -> str:

@@ -1,11 +1,12 @@
-"""Random work on random clusters: what kube-scheduler makes of it, and what Haru's engine decides in its place.
+r"""Random work on random clusters: what kube-scheduler makes of it, and what Haru's engine decides in its place.
 
     export PYTHONPATH=.:tests:tests/side_by_side
-    python -m decisions_compared --kubernetes FOLDER [--seed 0] [--count 20] [--with DIMENSION ...] [--keep FOLDER]
+    python -m decisions_compared --kubernetes FOLDER [--seed 0] [--count 20] [--with DIMENSION ...] [--alpha] \
+        [--keep FOLDER]
 
 The folder holds kube-apiserver and kube-scheduler; `etcd` is on PATH. A seed is a cluster and five steps on it: a pod
 or gang comes, the pods of a template are made anew, or a node or slice changes while the last unit waits. Afterwards
-bindings, messages of PodScheduled, victims, nominated nodes and devices are compared with the decisions of
+bindings, messages of PodScheduled, victims, nominated nodes, devices and volumes are compared with the decisions of
 `haru.engine` on the objects as they were before; where several are right, each is. What quotas refuse is compared with
 the answers of Haru's API server. Exit code 1 if anything differs that is not known (`decision_verdicts.KNOWN`).
 """
@@ -29,17 +30,16 @@ from benchmarks.control_planes import QPS, Server, serving
 from benchmarks.processes import started
 from decided_cluster import DecidedCluster, condition, name_of
 from decision_verdicts import KNOWN, Outcome, Placement, differences
-from engine_outcomes import GANG_GATES, decisions, helps, outcome_of
+from engine_outcomes import ALPHA_GATES, GANG_GATES, decisions, helps, outcome_of
 from known_causes import Situation, cause_of_victims
 from manifests import Obj
-from random_clusters import DIMENSIONS, ChangeDraw, ClusterDraw, drawn_dimensions
+from random_clusters import ALPHA_DIMENSIONS, DIMENSIONS, ChangeDraw, ClusterDraw, drawn_dimensions
 from random_work import Unit, WorkDraw
 
 from haru.client.api import ApiClient
 from haru.engine import Decision
 
 STEPS = 5
-_GATES = "--feature-gates=" + ",".join(f"{name}=true" for name in GANG_GATES)
 _ADMISSION = "--disable-admission-plugins=ServiceAccount,DefaultTolerationSeconds,TaintNodesByCondition"
 
 
@@ -70,14 +70,19 @@ class Step:
             ]
         if self.seen.devices != self.expected[0].devices:
             found += [f"     devices {dict(self.seen.devices)}", f"             {dict(self.expected[0].devices)}"]
+        if self.seen.volumes != self.expected[0].volumes:
+            found.append(f"     volumes {dict(self.seen.volumes)} / {dict(self.expected[0].volumes)}")
         return found
 
 
 class Play:
     """A seed on a cluster."""
 
-    def __init__(self, cluster: DecidedCluster, seed: int, dimensions: frozenset[str]) -> None:
+    def __init__(
+        self, cluster: DecidedCluster, seed: int, dimensions: frozenset[str], gates: Sequence[str] = GANG_GATES
+    ) -> None:
         self._cluster = cluster
+        self._gates = gates
         self._draw = ClusterDraw(random.Random(seed), dimensions, f"s{seed}")
         self._work = WorkDraw(self._draw)
         self._dice = self._draw.dice
@@ -204,8 +209,11 @@ class Play:
     ) -> Step:
         names = [name_of(pod) for pod in self._asked]
         pods = {name: _placement(after[name]) for name in names}
-        seen = Outcome(pods, _victims(before, after), await self._cluster.allocated(names, claims))
-        found = decisions(objects, self._asked, self._group)
+        bound = [pod for pod in self._asked if pods[name_of(pod)].node]
+        volumes = await self._cluster.volumes(bound, [one for one in objects if one["kind"] == "PersistentVolumeClaim"])
+        devices = await self._cluster.allocated(names, claims)
+        seen = Outcome(pods, _victims(before, after), devices, volumes=volumes)
+        found = self._decided(Situation(objects, self._asked, self._group))
         expected = _outcomes(found, claims)
         await self._cluster.run([after[name] for name, one in pods.items() if one.node], self._number)
         promised = any(
@@ -216,9 +224,7 @@ class Play:
         differing = differences(seen, expected, self._group is not None, promised, bounded)
         if "victims" in differing:
             case = Situation(objects, self._asked, self._group)
-            cause = cause_of_victims(
-                seen, expected, case, lambda one: _outcomes(decisions(one.objects, one.pods, one.group), claims)
-            )
+            cause = cause_of_victims(seen, expected, case, lambda other: _outcomes(self._decided(other), claims))
             differing = (cause,) if cause else differing
         waits = not any(one.node or one.nominated for one in pods.values())
         self._refused = found[0] if waits and found[0].status == "unschedulable" else None
@@ -227,6 +233,9 @@ class Play:
                 await self._cluster.delete(pod)
         situation = {"objects": objects, "asked": self._asked, "group": self._group, "seen": asdict(seen)}
         return Step(what, seen, expected, differing, situation)
+
+    def _decided(self, case: Situation) -> list[Decision]:
+        return decisions(case.objects, case.pods, case.group, self._gates)
 
 
 def _outcomes(found: Sequence[Decision], claims: Collection[str]) -> list[Outcome]:
@@ -276,16 +285,17 @@ def _victims(before: Sequence[Obj], after: dict[str, Obj]) -> list[str]:
 
 
 async def compared(
-    cluster: DecidedCluster, seeds: Sequence[int], only: Collection[str], keep: Path | None
+    cluster: DecidedCluster, seeds: Sequence[int], only: Collection[str], keep: Path | None, alpha: bool = False
 ) -> Counter[str]:
     """Play the seeds, print what is not known, and return how often each came."""
+    gates = ALPHA_GATES if alpha else GANG_GATES
     await cluster.prepare()
     await cluster.clean()
     counted = Counter[str]()
     for seed in seeds:
-        dimensions = drawn_dimensions(random.Random(seed)) if not only else frozenset(only)
+        dimensions = drawn_dimensions(random.Random(seed), alpha) if not only else frozenset(only)
         try:
-            async for step in Play(cluster, seed, dimensions).steps():
+            async for step in Play(cluster, seed, dimensions, gates).steps():
                 counted["units"] += 1
                 counted.update(step.differences or ("same",))
                 if not step.is_known:
@@ -308,13 +318,14 @@ async def compared(
 
 
 @contextlib.contextmanager
-def planes(programs: Path) -> Iterator[tuple[Server, Server]]:
+def planes(programs: Path, gates: Sequence[str] = GANG_GATES) -> Iterator[tuple[Server, Server]]:
     """A kube-apiserver with kube-scheduler, and Haru's API server alone, until the block is left."""
+    on = "--feature-gates=" + ",".join(f"{name}=true" for name in gates)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        kube = stack.enter_context(serving(str(programs / "kube-apiserver"), [_GATES, _ADMISSION]))
-        mirror = stack.enter_context(serving("haru", [_GATES]))
-        command = [str(programs / "kube-scheduler"), f"--kubeconfig={kube.kubeconfig}", "--leader-elect=false", _GATES]
+        kube = stack.enter_context(serving(str(programs / "kube-apiserver"), [on, _ADMISSION]))
+        mirror = stack.enter_context(serving("haru", [on]))
+        command = [str(programs / "kube-scheduler"), f"--kubeconfig={kube.kubeconfig}", "--leader-elect=false", on]
         command += [f"--kube-api-qps={QPS}", f"--kube-api-burst={QPS}", "--secure-port=0"]
         stack.enter_context(started(command, folder / "scheduler.log"))
         yield kube, mirror
@@ -323,7 +334,7 @@ def planes(programs: Path) -> Iterator[tuple[Server, Server]]:
 async def _on_planes(kube: Path, mirror: Path, options: argparse.Namespace) -> Counter[str]:
     async with ApiClient.from_kubeconfig(str(kube)) as api, ApiClient.from_kubeconfig(str(mirror)) as other:
         seeds = range(options.seed, options.seed + options.count)
-        return await compared(DecidedCluster(api, other), seeds, options.dimensions, options.keep)
+        return await compared(DecidedCluster(api, other), seeds, options.dimensions, options.keep, options.alpha)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -332,10 +343,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kubernetes", type=Path, required=True, help="folder with Kubernetes' programs")
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--count", type=int, default=20, help="how many seeds")
-    parser.add_argument("--with", action="append", dest="dimensions", choices=DIMENSIONS, default=[])
+    parser.add_argument(
+        "--with", action="append", dest="dimensions", choices=(*DIMENSIONS, *ALPHA_DIMENSIONS), default=[]
+    )
+    parser.add_argument("--alpha", action="store_true", help="with what alpha gates of devices turn on, too")
     parser.add_argument("--keep", type=Path, help="folder for the situations of what is not known")
     options = parser.parse_args(arguments)
-    with planes(options.kubernetes) as (kube, mirror):
+    with planes(options.kubernetes, ALPHA_GATES if options.alpha else GANG_GATES) as (kube, mirror):
         counted = asyncio.run(_on_planes(kube.kubeconfig, mirror.kubeconfig, options))
     print(", ".join(f"{what} {count}" for what, count in counted.most_common()))
     return 1 if counted["unknown"] else 0

@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Collection, Sequence
 
-from decision_verdicts import Outcome, Placement, devices_of
+from decision_verdicts import Outcome, Placement, devices_of, made_for
 from manifests import Obj
 
 from haru.engine import Decision, Features, Options, SchedulerCache, decide
@@ -18,12 +18,18 @@ GANG_GATES = (
     *("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption", "TopologyAwareWorkloadScheduling"),
     "DRAWorkloadResourceClaims",
 )
-GATES = FeatureGates(dict.fromkeys(GANG_GATES, True))
+ALPHA_GATES = (*GANG_GATES, "DRANodeAllocatableResources", "DRAListTypeAttributes")
 TIES = 40
 """Decisions with other seeds: enough that each of some equal nodes is chosen once."""
 
 
-def decisions(objects: Sequence[Obj], pods: Sequence[Obj], group: Obj | None, ties: int = TIES) -> list[Decision]:
+def decisions(
+    objects: Sequence[Obj],
+    pods: Sequence[Obj],
+    group: Obj | None,
+    gates: Sequence[str] = GANG_GATES,
+    ties: int = TIES,
+) -> list[Decision]:
     """A decision for each of some seeds, with the members of a gang in each order in which they may come."""
     orders = list(itertools.permutations(pods)) if group else [tuple(pods)]
     found = []
@@ -34,7 +40,7 @@ def decisions(objects: Sequence[Obj], pods: Sequence[Obj], group: Obj | None, ti
             order = [_created(pod, number) for number, pod in enumerate(order)]
             aged = {pod["metadata"]["uid"]: pod for pod in order}
             seen = [aged.get(one["metadata"].get("uid", ""), one) for one in objects]
-        found.append(_decided(seen, order, group, seed))
+        found.append(_decided(seen, order, group, gates, seed))
     return found
 
 
@@ -42,8 +48,8 @@ def _created(pod: Obj, number: int) -> Obj:
     return {**pod, "metadata": {**pod["metadata"], "creationTimestamp": f"2026-01-01T00:00:{number:02d}Z"}}
 
 
-def _decided(objects: Sequence[Obj], pods: Sequence[Obj], group: Obj | None, seed: int) -> Decision:
-    shares, gates = itertools.count(), GATES.all()
+def _decided(objects: Sequence[Obj], pods: Sequence[Obj], group: Obj | None, on: Sequence[str], seed: int) -> Decision:
+    shares, gates = itertools.count(), FeatureGates(dict.fromkeys(on, True)).all()
     options = Options(
         seed=seed,
         features=Features.from_gates(gates),
@@ -58,7 +64,7 @@ def _decided(objects: Sequence[Obj], pods: Sequence[Obj], group: Obj | None, see
 
 def outcome_of(decision: Decision, claims: Collection[str]) -> Outcome:
     """The outcome of a decision; devices of claims that are not named are those of extended resources."""
-    pods, devices = dict[str, Placement](), dict[str, list[tuple[object, ...]]]()
+    pods, devices, volumes = dict[str, Placement](), dict[str, list[tuple[object, ...]]](), dict[str, str]()
     for member in decision.members:
         name = member.pod.name
         if decision.status == "scheduled" and member in decision.placed:
@@ -66,11 +72,12 @@ def outcome_of(decision: Decision, claims: Collection[str]) -> Outcome:
             for one in member.allocations:
                 found = one.claim_name if one.claim_name in claims else f"extended {name}"
                 devices[found] = devices_of(one.allocation)
+            volumes |= {one.claim_name: one.volume or made_for(member.node or "") for one in member.volumes}
         else:
             nominated = member.node or "" if member.status == "nominated" else ""
             pods[name] = Placement("", member.message or decision.message, nominated)
     victims = sorted(one.pod.name for one in decision.evictions)
-    return Outcome(pods, victims, devices, decision.status == "nominated")
+    return Outcome(pods, victims, devices, decision.status == "nominated", volumes)
 
 
 def helps(decision: Decision, pods: Sequence[Obj], objects: Sequence[Obj], old: Obj | None, new: Obj | None) -> bool:

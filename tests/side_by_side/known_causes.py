@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from decision_verdicts import Outcome, differences
 from manifests import Obj
+from random_volumes import volume_claims_of
 
 from haru.kube.selectors import label_selector_from
 
@@ -42,6 +43,7 @@ def cause_of_victims(seen: Outcome, expected: Sequence[Outcome], situation: Situ
         "budgets": with_counted_budgets(situation),
         "sole use": with_sole_users_kept(situation) if not seen.victims else None,
         "whole": with_members_alone(situation),
+        "evicts for devices": with_devices_kept(situation),
     }
     for cause, world in worlds.items():
         if world is not None and _decides(seen, world, decide):
@@ -71,8 +73,8 @@ def with_sole_users_kept(situation: Situation) -> Situation | None:
     """Nobody who uses a ReadWriteOncePod claim of a member may go: the claim counts as used anyway."""
     claims = (one for one in situation.objects if one["kind"] == "PersistentVolumeClaim")
     sole = {name(one) for one in claims if "ReadWriteOncePod" in one["spec"]["accessModes"]}
-    wanted = sole.intersection(claim for pod in situation.pods for claim in _volume_claims(pod))
-    users = {name(pod) for pod in _running(situation) if wanted.intersection(_volume_claims(pod))}
+    wanted = sole.intersection(claim for pod in situation.pods for claim in volume_claims_of(pod))
+    users = {name(pod) for pod in _running(situation) if wanted.intersection(volume_claims_of(pod))}
     if situation.group is None or not users:
         return None
     return _with_pods(situation, lambda pod: _kept(pod) if name(pod) in users else pod)
@@ -98,6 +100,22 @@ def with_members_alone(situation: Situation) -> Situation | None:
     alone = [{**one, "spec": {**one["spec"], "disruptionMode": "Pod"}} for one in groups]
     others = [one for one in situation.objects if one["kind"] != "PodGroup"]
     return Situation([*others, *alone], situation.pods, None)
+
+
+# -- devices ----------------------------------------------------------------------------------------------------------
+
+
+def with_devices_kept(situation: Situation) -> Situation | None:
+    """Allocated claims have a user that stays: devices of victims are not thought away."""
+    held = [one for one in situation.objects if (one.get("status") or {}).get("allocation")]
+    other = {"apiGroup": "example.com", "resource": "others", "name": "other", "uid": "other"}
+
+    def kept(one: Obj) -> Obj:
+        status = one["status"]
+        return {**one, "status": {**status, "reservedFor": [*(status.get("reservedFor") or ()), other]}}
+
+    objects = [kept(one) if one in held else one for one in situation.objects]
+    return Situation(objects, situation.pods, situation.group) if held else None
 
 
 # -- budgets ----------------------------------------------------------------------------------------------------------
@@ -201,14 +219,6 @@ def _priority(one: Obj) -> int:
 
 def _ends(pod: Obj) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp"))
-
-
-def _volume_claims(pod: Obj) -> list[str]:
-    return [
-        one["persistentVolumeClaim"]["claimName"]
-        for one in pod["spec"].get("volumes") or ()
-        if "persistentVolumeClaim" in one
-    ]
 
 
 def _with_pods(situation: Situation, change: Callable[[Obj], Obj]) -> Situation:

@@ -49,7 +49,9 @@ DIMENSIONS = (
 `extended`, `conditions`, `fabric` (devices of several nodes, and of several counters) and `errors` (of selectors) are
 about devices; `kubelets` is about what only nodes know: images, features, sizes of pods that differ from their specs.
 """
-_OF_DEVICES = {"extended", "conditions", "templates", "quotas", "fabric", "errors"}
+ALPHA_DIMENSIONS = ("allocatable", "lists")
+"""Behind alpha gates: devices that take of their node's resources, and attributes with several values."""
+_OF_DEVICES = {"extended", "conditions", "templates", "quotas", "fabric", "errors", *ALPHA_DIMENSIONS}
 FEATURE = "RestartAllContainersOnContainerExits"
 OVERHEAD = {"overhead": {"podFixed": {"cpu": "500m"}}, "scheduling": {"nodeSelector": {"disk": "ssd"}}}
 IMAGES = ("registry.example.com/work:1", "registry.example.com/init:1")
@@ -70,9 +72,10 @@ class Dice:
         return self.random.choice(choices)
 
 
-def drawn_dimensions(random: Random) -> frozenset[str]:
+def drawn_dimensions(random: Random, alpha: bool = False) -> frozenset[str]:
     """The dimensions of a cluster: few at a time, so that a difference has few causes."""
     found = {name for name in DIMENSIONS if random.random() < 0.4}
+    found |= {name for name in ALPHA_DIMENSIONS if alpha and random.random() < 0.6}
     if found & _OF_DEVICES:
         found.add("devices")
     return frozenset(found)
@@ -204,6 +207,9 @@ class ClusterDraw:
         if "conditions" in self.dimensions and dice.one_in(3):
             more |= {"bindingConditions": ["attached"], "bindingFailureConditions": ["failed"]}
             more |= {"bindsToNode": True} if dice.one_in(2) else {}
+        if "lists" in self.dimensions and not dice.one_in(4):
+            attributes["racks"] = dice.pick(*[{"strings": [*some]} for some in ("x", "xy", "yz", "z")])
+            attributes["links"] = dice.pick({"int": 1}, {"ints": [1, 2]}, {"ints": [2, 3]}, {"string": "1"})
         made = device(name, dice.pick("a", "b"), attributes, **more)
         if more.get("allowMultipleAllocations"):
             policy = {"requestPolicy": dice.pick(*_POLICIES)} if dice.one_in(2) else {}
@@ -213,7 +219,18 @@ class ClusterDraw:
                 made["capacity"]["slots"] = {"value": dice.pick("2", "3"), "requestPolicy": few}
         elif dice.one_in(2):
             made["capacity"] = {"memory": {"value": dice.pick("2", "4")}}
+        if "allocatable" in self.dimensions and not dice.one_in(3):
+            made["nodeAllocatableResourceMappings"] = self.mappings(made)
         return made
+
+    def mappings(self, one: Obj) -> Obj:
+        """What a device takes of its node: for each device, or for each unit of its capacity that is consumed."""
+        dice = self.dice
+        by_device = ({"cpu": dice.pick("500m", "1", "2")}, {"memory": "3Gi"}, {"cpu": "1", "memory": "1Gi"})
+        found = {name: {"allocationMultiplier": amount} for name, amount in dice.pick(*by_device).items()}
+        if one.get("allowMultipleAllocations") and dice.one_in(2):
+            found["memory"] = {"capacityKey": "memory", "allocationMultiplier": dice.pick("1Gi", "2Gi")}
+        return found
 
     # -- what runs already --------------------------------------------------------------------------------------------
 
@@ -235,11 +252,13 @@ class ClusterDraw:
                     made["containers"][0]["name"], dice.pick("1", "2", "4"), dice.pick("Deferred", "Infeasible")
                 )
             yield obj("v1", "Pod", f"{self.prefix}-r{number}", labels=self.labels(), spec=made, status=status)
-        if dice.one_in(4):
-            allowed = {"disruptionsAllowed": dice.pick(0, 1), "currentHealthy": 1, "desiredHealthy": 1}
+        for number in range(dice.pick(0, 0, 0, 1, 2)):
+            allowed = {"disruptionsAllowed": dice.pick(0, 1, 1, 2), "currentHealthy": 1, "desiredHealthy": 1}
             rule = {"selector": {"matchLabels": self.labels()}, "minAvailable": 1}
             rule["unhealthyPodEvictionPolicy"] = dice.pick("AlwaysAllow", "IfHealthyBudget")
-            yield obj("policy/v1", "PodDisruptionBudget", "b", spec=rule, status={**allowed, "expectedPods": 1})
+            yield obj(
+                "policy/v1", "PodDisruptionBudget", f"b{number}", spec=rule, status={**allowed, "expectedPods": 1}
+            )
 
     def _groups(self) -> Iterator[Obj]:
         if "gangs" not in self.dimensions:

@@ -9,6 +9,7 @@ from manifests import HOST, NAMESPACE, ZONE, Obj, expression, obj
 from random_clusters import ClusterDraw
 
 CSI = "csi.example.com"
+SELECTED = "volume.kubernetes.io/selected-node"
 BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
 _MODES = (["ReadWriteOnce"], ["ReadWriteOnce"], ["ReadWriteMany"], ["ReadWriteOncePod"])
 
@@ -134,6 +135,12 @@ class VolumeDraw:
 def _class(name: str, provisioner: str, **more: Any) -> Obj:
     fields = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer", **more}
     return obj("storage.k8s.io/v1", "StorageClass", name, **fields)
+
+
+def volume_claims_of(pod: Obj) -> list[str]:
+    """The names of the claims for volumes that a pod uses."""
+    used = (one.get("persistentVolumeClaim") for one in pod["spec"].get("volumes") or ())
+    return [one["claimName"] for one in used if one]
 
 
 def reference(claim: str, uid: str = "") -> Obj:

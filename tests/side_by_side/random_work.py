@@ -227,6 +227,8 @@ class WorkDraw:
 
     def _claimed(self, made: Unit, pod: str, spec: Obj, claim: Obj) -> None:
         """Let the pod use a claim: one that it names, or one that is made for it from a template."""
+        if "allocatable" in self._dimensions and not self._dice.one_in(4):
+            spec["containers"][0].setdefault("resources", {})["claims"] = [{"name": "c"}]
         if "templates" in self._dimensions and not self._dice.one_in(4):
             made.templates.append(obj("resource.k8s.io/v1", "ResourceClaimTemplate", f"{pod}-t", spec={"spec": claim}))
             spec["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": f"{pod}-t"}]
@@ -247,7 +249,8 @@ class WorkDraw:
         devices: Obj = {"requests": requests}
         if dice.one_in(4):
             kind = dice.pick("matchAttribute", "matchAttribute", "distinctAttribute")
-            devices["constraints"] = [{kind: f"{DRIVER}/{dice.pick('model', 'numa', 'size')}"}]
+            lists = ("racks", "racks", "links") if "lists" in self._dimensions else ()
+            devices["constraints"] = [{kind: f"{DRIVER}/{dice.pick('model', 'numa', 'size', *lists)}"}]
             if dice.one_in(2):
                 devices["constraints"][0]["requests"] = [dice.pick(*requests)["name"]]
             if dice.one_in(4):
@@ -270,6 +273,8 @@ class WorkDraw:
         if "errors" in self._dimensions and dice.one_in(4):
             at_last = f'device.attributes["{DRIVER}"].numa == {dice.pick(0, 1)}'
             selectors.append(dice.pick(at_last, at_last, f'{own}.memory.compareTo(quantity("4")) >= 0'))
+        if "lists" in self._dimensions and dice.one_in(4):
+            selectors.append(f'device.attributes["{DRIVER}"].?racks.orValue([]).includes("{dice.pick("x", "y")}")')
         if dice.one_in(4):
             broken = {"key": "broken", "operator": "Exists"}
             late = {**broken, "effect": "NoExecute", "tolerationSeconds": 60}

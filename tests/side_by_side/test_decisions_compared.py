@@ -10,14 +10,14 @@ import pytest
 from decided_cluster import alike
 from decision_verdicts import Outcome, Placement, devices_of, differences, plain
 from decisions_compared import main
-from engine_outcomes import decisions, outcome_of
+from engine_outcomes import ALPHA_GATES, decisions, outcome_of
 from manifests import Obj
-from random_clusters import DIMENSIONS, ChangeDraw, ClusterDraw, drawn_dimensions
+from random_clusters import ALPHA_DIMENSIONS, DIMENSIONS, ChangeDraw, ClusterDraw, drawn_dimensions
 from random_work import WorkDraw
 
 from nights import tonight
 
-EVERYTHING = frozenset(DIMENSIONS)
+EVERYTHING = frozenset((*DIMENSIONS, *ALPHA_DIMENSIONS))
 
 
 def one(node: str = "", message: str = "", nominated: str = "") -> dict[str, Placement]:
@@ -40,15 +40,11 @@ def one(node: str = "", message: str = "", nominated: str = "") -> dict[str, Pla
             ("summary",),
         ),
         (
-            Outcome(one("", "a. still not schedulable, preemption: 1 cannot allocate all claims.")),
-            Outcome(one("", "", "n0"), ["v"]),
-            ("evicts for devices",),
-        ),
-        (
             Outcome(one("n0"), devices={"c": [("r", "d0")]}),
             Outcome(one("n0"), devices={"c": [("r", "d1")]}),
             ("devices",),
         ),
+        (Outcome(one("n0"), volumes={"c": "pv0"}), Outcome(one("n0"), volumes={"c": "pv1"}), ("volumes",)),
     ],
 )
 def test_difference_has_a_name(seen: Outcome, expected: Outcome, found: tuple[str, ...]) -> None:
@@ -129,7 +125,7 @@ def test_seed_makes_the_same_cluster_and_work_again() -> None:
         "Pod",
         "PersistentVolumeClaim",
     } < kinds
-    assert {name for seed in range(40) for name in drawn_dimensions(random.Random(seed))} == EVERYTHING
+    assert {name for seed in range(40) for name in drawn_dimensions(random.Random(seed), alpha=True)} == EVERYTHING
 
 
 def test_engine_decides_whatever_is_drawn() -> None:
@@ -140,7 +136,8 @@ def test_engine_decides_whatever_is_drawn() -> None:
         pods = [stored(made, number) for number, made in enumerate(unit.pods)]
         group = stored(unit.group, 9) if unit.group else None
         claims = [stored(made, number + 10) for number, made in enumerate(unit.claims)]
-        for decision in decisions([*objects, *claims, *pods, *([group] if group else [])], pods, group):
+        world = [*objects, *claims, *pods, *([group] if group else [])]
+        for decision in decisions(world, pods, group, ALPHA_GATES, ties=3):
             assert outcome_of(decision, [made["metadata"]["name"] for made in claims]).pods.keys() == {
                 made["metadata"]["name"] for made in pods
             }

@@ -114,11 +114,14 @@ def test_members_of_a_group_that_is_disrupted_whole_are_evicted_alone_for_a_pod(
     assert cause(waits(waiting, victims=("r1",), nominated="n1"), case) == ""
 
 
-@pytest.mark.parametrize(("mode", "found"), [("ReadWriteOncePod", "sole use"), ("ReadWriteMany", "")])
-def test_claim_that_one_pod_uses_counts_as_used_in_preemption_for_a_group(mode: str, found: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "cpu", "found"),
+    [("ReadWriteOncePod", "1", "sole use"), ("ReadWriteOncePod", "4", ""), ("ReadWriteMany", "4", "")],
+)
+def test_claim_that_one_pod_uses_counts_as_used_in_preemption_for_a_group(mode: str, cpu: str, found: str) -> None:
     group, (member,) = of_group(1, 1)
     mounts = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
-    member["spec"] |= {**pod("m0", priority=10)["spec"], "schedulingGroup": {"podGroupName": "g"}, **mounts}
+    member["spec"] |= {**pod("m0", priority=10, cpu=cpu)["spec"], "schedulingGroup": {"podGroupName": "g"}, **mounts}
     (held,) = volume_claim("c", accessModes=[mode], volumeName="pv")
     (bound,) = volume("pv", accessModes=[mode], claimRef={"name": "c", "namespace": "d"})
     assert isinstance(held, dict) and isinstance(bound, dict)
