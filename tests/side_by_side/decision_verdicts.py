@@ -24,12 +24,14 @@ KNOWN = {
     "quorum": "a reprieve of kube-scheduler's may lower the number of members that fit, down to the quorum",
     "shared": "kube-scheduler places members also where the devices of a claim that they share are not",
     "sole use": "in preemption for a group a ReadWriteOncePod claim counts as used though its user is thought away",
+    "mapped": "kube-scheduler counts no allocated claim against its node, and looks for its users on that node alone",
     "mappings": "kube-scheduler cannot bind a pod with a claim to a node that serves its extended resources itself",
     "quota": "a quota refuses the claim that the scheduler makes for extended resources: no part of the decision",
 }
 """Differences that are understood; those on purpose stand in docs/differences.md."""
 _FAILED_BINDINGS = {
     "quota": "exceeded quota",
+    "mapped": "kube-scheduler counts no allocated claim against its node, and looks for its users on that node alone",
     "mappings": "nil or empty request mappings",
     "shared": "got allocated elsewhere in the meantime",
 }

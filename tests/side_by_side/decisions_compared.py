@@ -31,7 +31,7 @@ from benchmarks.processes import started
 from decided_cluster import DecidedCluster, condition, name_of
 from decision_verdicts import KNOWN, Outcome, Placement, differences
 from engine_outcomes import ALPHA_GATES, GANG_GATES, decisions, helps, outcome_of
-from known_causes import Situation, cause_of_victims
+from known_causes import Situation, cause_of
 from manifests import Obj
 from random_clusters import ALPHA_DIMENSIONS, DIMENSIONS, ChangeDraw, ClusterDraw, drawn_dimensions
 from random_work import Unit, WorkDraw
@@ -222,9 +222,9 @@ class Play:
         )
         bounded = self._group is not None and "schedulingConstraints" in self._group["spec"]
         differing = differences(seen, expected, self._group is not None, promised, bounded)
-        if "victims" in differing:
+        if any(one not in KNOWN for one in differing):
             case = Situation(objects, self._asked, self._group)
-            cause = cause_of_victims(seen, expected, case, lambda other: _outcomes(self._decided(other), claims))
+            cause = cause_of(differing, seen, expected, case, lambda other: _outcomes(self._decided(other), claims))
             differing = (cause,) if cause else differing
         waits = not any(one.node or one.nominated for one in pods.values())
         self._refused = found[0] if waits and found[0].status == "unschedulable" else None

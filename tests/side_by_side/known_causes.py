@@ -1,14 +1,14 @@
-"""Known causes of other victims, each tried: would Haru decide as kube-scheduler did if it saw one thing as that does?
+"""Known causes of other decisions: would Haru decide as kube-scheduler did if it saw one thing as that does?
 
 A cause explains a difference only if the decision in such a world is exactly what was seen.
-Source: kube-scheduler 1.36's preemption (of a pod, and of a group), as behaviour.
+Source: kube-scheduler 1.36's preemption (of a pod, and of a group) and DynamicResources, as behaviour.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from decision_verdicts import Outcome, differences
@@ -17,6 +17,7 @@ from random_volumes import volume_claims_of
 
 from haru.kube.selectors import label_selector_from
 
+MAPPINGS = "nodeAllocatableResourceMappings"
 MARK = "protected-by"
 """The label of pods that have a budget of their own in another world."""
 
@@ -33,22 +34,22 @@ class Situation:
 Decide = Callable[[Situation], Sequence[Outcome]]
 
 
-def cause_of_victims(seen: Outcome, expected: Sequence[Outcome], situation: Situation, decide: Decide) -> str:
-    """The cause for which kube-scheduler's victims may be others, or nobody; empty if there is none."""
+def cause_of(
+    found: Collection[str], seen: Outcome, expected: Sequence[Outcome], situation: Situation, decide: Decide
+) -> str:
+    """The cause for which kube-scheduler may have decided what it did; empty if there is none."""
     if refuses_domains(seen, expected, situation):
         return "domains"
-    if any(seen.bound.values()):
-        return ""
-    worlds = {
-        "budgets": with_counted_budgets(situation),
-        "sole use": with_sole_users_kept(situation) if not seen.victims else None,
-        "whole": with_members_alone(situation),
-        "evicts for devices": with_devices_kept(situation),
-    }
-    for cause, world in worlds.items():
+    worlds: dict[str, Callable[[Situation], Situation | None]] = {"mapped": with_mapped_claims_free}
+    if "victims" in found and not any(seen.bound.values()):
+        worlds |= {"budgets": with_counted_budgets, "whole": with_members_alone}
+        worlds |= {} if seen.victims else {"sole use": with_sole_users_kept, "evicts for devices": with_devices_kept}
+    for cause, made in worlds.items():
+        world = made(situation)
         if world is not None and _decides(seen, world, decide):
             return cause
-    return "quorum" if any(_frees(seen, one, decide) for one in quorums(situation, seen)) else ""
+    quorate = "victims" in found and any(_frees(seen, one, decide) for one in quorums(situation, seen))
+    return "quorum" if quorate else ""
 
 
 def _decides(seen: Outcome, world: Situation, decide: Decide) -> bool:
@@ -116,6 +117,35 @@ def with_devices_kept(situation: Situation) -> Situation | None:
 
     objects = [kept(one) if one in held else one for one in situation.objects]
     return Situation(objects, situation.pods, situation.group) if held else None
+
+
+def with_mapped_claims_free(situation: Situation) -> Situation | None:
+    """Allocated claims of the pods take nothing of their nodes, and nobody else uses them."""
+    used = {one["resourceClaimName"] for pod in situation.pods for one in _claim_entries(pod)}
+    claims = [one for one in situation.objects if one["kind"] == "ResourceClaim" and name(one) in used]
+    held = [one for one in claims if (one.get("status") or {}).get("allocation")]
+    devices = {(r["pool"], r["device"]) for one in held for r in one["status"]["allocation"]["devices"]["results"]}
+
+    def free(one: Obj) -> Obj:
+        if one in held:
+            return {**one, "status": {**one["status"], "reservedFor": []}}
+        if one["kind"] != "ResourceSlice" or not one["spec"].get("devices"):
+            return one
+        pool = one["spec"]["pool"]["name"]
+        some = [_unmapped(each) if (pool, each["name"]) in devices else each for each in one["spec"]["devices"]]
+        return {**one, "spec": {**one["spec"], "devices": some}}
+
+    world = Situation([free(one) for one in situation.objects], situation.pods, situation.group)
+    return world if held and MAPPINGS in str(situation.objects) else None
+
+
+def _claim_entries(pod: Obj) -> list[Obj]:
+    found = [*(pod["spec"].get("resourceClaims") or ()), *(pod["status"].get("resourceClaimStatuses") or ())]
+    return [one for one in found if one.get("resourceClaimName")]
+
+
+def _unmapped(device: Obj) -> Obj:
+    return {key: value for key, value in device.items() if key != MAPPINGS}
 
 
 # -- budgets ----------------------------------------------------------------------------------------------------------

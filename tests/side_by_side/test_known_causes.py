@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 from decision_verdicts import Outcome, Placement
-from engine_outcomes import decisions, outcome_of
-from known_causes import Situation, cause_of_victims
-from manifests import Obj, gang, node, obj, volume, volume_claim
+from engine_outcomes import ALPHA_GATES, decisions, outcome_of
+from known_causes import Situation, cause_of
+from manifests import Obj, claim, device, device_class, gang, node, obj, slice_of, volume, volume_claim
 
 SEEN_NOBODY = "0/1 nodes are available: a. no new claims to deallocate, preemption: not eligible due to "
 
@@ -50,7 +50,7 @@ def cause(seen: Outcome, situation: Situation) -> str:
 
     expected = decide(situation)
     assert sorted(seen.victims) not in [sorted(one.victims) for one in expected], "nothing differs"
-    return cause_of_victims(seen, expected, situation, decide)
+    return cause_of(["victims"], seen, expected, situation, decide)
 
 
 def waits(*pods: Obj, victims: tuple[str, ...] = (), nominated: str = "", message: str = "") -> Outcome:
@@ -152,3 +152,42 @@ def test_nobody_is_evicted_for_a_group_that_is_bounded_to_a_domain(limitation: s
     assert cause(waits(*members, message=SEEN_NOBODY + limitation), case) == found
     evicts = replace(waits(*members, message=SEEN_NOBODY + limitation), victims=("x",))
     assert cause(evicts, case) == ""
+
+
+# -- devices ----------------------------------------------------------------------------------------------------------
+
+
+def of_devices(priority: int, **more: object) -> tuple[Situation, Obj]:
+    """A node whose one device an allocated claim has, of a pod that runs there; a pod that waits for a device."""
+    made, (kind,) = device("d0", **more), device_class()
+    (own,), (held,) = claim("own"), claim("held")
+    (offered,) = slice_of("n0", [made], nodeName="n0")
+    assert isinstance(kind, dict) and isinstance(own, dict) and isinstance(held, dict) and isinstance(offered, dict)
+    results = [{"request": "r", "driver": offered["spec"]["driver"], "pool": "n0-a", "device": "d0"}]
+    user = {"resource": "pods", "name": "r1", "uid": "r1"}
+    held["status"] = {"allocation": {"devices": {"results": results}}, "reservedFor": [user]}
+    running = pod("r1", "n0", resourceClaims=[{"name": "c", "resourceClaimName": "held"}])
+    waiting = pod("p", priority=priority, resourceClaims=[{"name": "c", "resourceClaimName": "own"}])
+    waiting["spec"]["containers"][0]["resources"]["claims"] = [{"name": "c"}]
+    return Situation(stored(*nodes(1), kind, offered, own, held, running, waiting), [waiting], None), waiting
+
+
+def test_devices_of_victims_stay_taken() -> None:
+    case, waiting = of_devices(priority=10)
+    message = "0/1 nodes are available: 1 cannot allocate all claims. still not schedulable, preemption: x"
+    assert cause(waits(waiting, message=message), case) == "evicts for devices"
+    assert cause(waits(waiting, message=message.replace("cannot allocate all claims", "Insufficient cpu")), case) == ""
+
+
+@pytest.mark.parametrize(("of", "found"), [("memory", "mapped"), ("", "")])
+def test_claim_that_is_allocated_takes_nothing_of_its_node(of: str, found: str) -> None:
+    more = {"nodeAllocatableResourceMappings": {of: {"allocationMultiplier": "1Gi"}}} if of else {}
+    case, waiting = of_devices(priority=0, **more)
+    waiting["spec"]["resourceClaims"][0]["resourceClaimName"] = "held"
+    waiting["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1" if of else "9"
+    seen = Outcome({"p": Placement("n0")})
+
+    def decide(other: Situation) -> list[Outcome]:
+        return [outcome_of(one, ()) for one in decisions(other.objects, other.pods, other.group, ALPHA_GATES, ties=1)]
+
+    assert cause_of(["bound"], seen, decide(case), case, decide) == found
