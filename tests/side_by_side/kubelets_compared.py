@@ -117,10 +117,9 @@ class Side:
         return self.home / "m" / "r"
 
     def images(self) -> list[str]:
-        """The images that its runtime has."""
-        command = ["ctr", "-a", str(self.runtime / "containerd.sock"), "-n", "k8s.io", "images", "ls", "-q"]
-        names = subprocess.run(command, text=True, capture_output=True, check=True).stdout.split()
-        return sorted(name for name in names if name.startswith("haru.test/"))
+        """The images that its runtime has, and knows as its own."""
+        listed = self.containerd[0].ctr("images", "ls", "-q", 'labels."io.cri-containerd.image"==managed').stdout
+        return sorted(name for name in listed.split() if name.startswith("haru.test/"))
 
     def node_events(self) -> list[str]:
         """What its agent has said of the node."""
@@ -315,6 +314,8 @@ def nodes(programs: Path, home: Path) -> Iterator[tuple[Side, Side]]:
             for image, size in _IMAGES.items():
                 runtime.add_image(busybox_image(image, {"file": os.urandom(size)}))
             (side.runtime / "image.tar").unlink()
+            while len(side.images()) <= len(_IMAGES):
+                time.sleep(0.2)
             _make_groups(side.name)
             command = _kubelet if side.name == "kubelet" else _haru_node
             stack.callback(side.stop)

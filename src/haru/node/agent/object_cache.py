@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,6 +18,7 @@ from haru.client.api import ApiClient
 from haru.client.informer import Informer, Selection
 from haru.clock import utc_now
 from haru.event_loop import cancelled
+from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
@@ -24,12 +26,14 @@ from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.pod_environment.volume_files import references, token_requests
 
+_log = logging.getLogger(__name__)
 CONFIG_MAPS = known_kind("v1", "ConfigMap")
 SECRETS = known_kind("v1", "Secret")
 ACCOUNTS = known_kind("v1", "ServiceAccount")
 ObjectKey = tuple[Kind, str, str]
 """Kind, namespace, name."""
 _FIRST_SECONDS = 10.0
+_RENEW_AGAIN_SECONDS = 60.0
 _LONGEST_TOKEN_AGE = 24 * 3600.0
 
 
@@ -115,13 +119,20 @@ class Objects:
         self._tokens.pop(uid, None)
 
     async def tokens(self, pod: Obj) -> Callable[[Mapping[str, Any]], str]:
-        """Tokens for the pod's projections, made or renewed as need be. Raises StatusError, OSError."""
+        """Tokens for the pod's projections, made or renewed as need be. Raises StatusError, OSError for a first one."""
         uid = pod["metadata"]["uid"]
         kept = self._tokens.setdefault(uid, {})
         for request in token_requests(pod):
-            key = _key(request)
-            if key not in kept or self._now().timestamp() >= kept[key].renew_at:
+            key, now = _key(request), self._now().timestamp()
+            if key in kept and now < kept[key].renew_at:
+                continue
+            try:
                 kept[key] = await self._token(pod, request)
+            except (OSError, StatusError) as error:
+                if key not in kept:
+                    raise
+                _log.warning("a token of pod %s was not renewed: %s", uid, error)
+                kept[key] = _Token(kept[key].text, now + _RENEW_AGAIN_SECONDS)
         return lambda request: kept[_key(request)].text
 
     async def _token(self, pod: Obj, request: Mapping[str, Any]) -> _Token:

@@ -49,6 +49,8 @@ class DueStarts:
         self.pauses = CrashLoop(intervals.crash_first_seconds, intervals.crash_longest_seconds)
         self.reasons: dict[str, tuple[str, str]] = {}
         """By container that waits: a reason and a message."""
+        self.prepared: Prepared | None = None
+        """The devices of the pod's sandbox, once they were asked for: a container that starts again asks nobody."""
         self._retry_at: dict[str, float] = {}
         """By container that did not start: when the next attempt may be made, in seconds since the epoch."""
 
@@ -80,14 +82,14 @@ class DueStarts:
             self._context.recorder.event(container_of(pod, name), "Warning", "BackOff", _backed_off(pod, name))
         specs = {one["name"]: one for one in container_specs(pod)}
         began = False
-        prepared: Prepared | None = None
         for name in plan.starts:
             if self._retry_at.get(name, 0.0) > now:
                 wait = min(wait, self._retry_at[name] - now)
                 continue
             try:
-                prepared = prepared or await self._context.devices.prepare(pod)
-                await self._start(pod, specs[name], seen, replace(inputs, prepared=prepared))
+                if self.prepared is None:
+                    self.prepared = await self._context.devices.prepare(pod)
+                await self._start(pod, specs[name], seen, replace(inputs, prepared=self.prepared))
                 self.reasons.pop(name, None)
                 began = True
             except StartError as error:

@@ -41,6 +41,8 @@ from haru.node.status.pod_status import TERMINAL, pod_ips
 from haru.node.status.status_manager import PODS, StatusManager
 
 _log = logging.getLogger(__name__)
+_LATER = (422, 429)
+"""Codes of an API that takes a status at another time."""
 _LOOK_SECONDS = 0.2
 """Between looks at pods that end first."""
 _SANDBOX_CHANGED = "Pod sandbox changed, it will be killed and re-created."
@@ -71,6 +73,8 @@ class PodWorker:
         self._end = PodEnd()
         self._after: Sequence[PodWorker] = ()
         self._after_until = 0.0
+        self._is_told = True
+        """The API has the status of the last round."""
 
     # -- what others say ----------------------------------------------------------------------------------------------
 
@@ -131,9 +135,13 @@ class PodWorker:
         try:
             while True:
                 self._wake.clear()
+                self._is_told = True
                 try:
                     wait = await self._sync()
-                    self._backoff.reset()
+                    if self._is_told:
+                        self._backoff.reset()
+                    elif wait is not None:
+                        wait = min(wait, self._backoff.next())
                 except (CriError, CgroupError, DevicesError, OSError, StatusError) as error:
                     _log.warning("pod %s: %s", self._where(), error)
                     wait = self._backoff.next()
@@ -250,7 +258,7 @@ class PodWorker:
             # Those that died have a network that nobody has taken down.
             await self._context.runtime.stop_sandbox(sandbox.id)
         try:
-            await self._context.devices.prepare(pod)
+            self._starts.prepared = await self._context.devices.prepare(pod)
         except DevicesError as error:
             preparing = "Failed to prepare dynamic resources: " if error.reason == FAILED_PREPARE else ""
             self._context.recorder.event(pod, "Warning", error.reason, f"{preparing}{error}")
@@ -361,11 +369,13 @@ class PodWorker:
         )
         try:
             answer = await self._status_manager.update(pod, seen, known)
-        except StatusError as error:
-            if error.code != 422 or self._end.is_over:
+        except (OSError, StatusError) as error:
+            if self._end.is_over or (isinstance(error, StatusError) and error.code < 500 and error.code not in _LATER):
                 raise
-            # A container was told as ended by mistake. It runs all the same, and its end can be told again.
+            # A container was told as ended by mistake: it runs all the same, and its end can be told again. Or the API
+            # is away: what runs goes on, and what was crashing is started again.
             _log.warning("pod %s: %s", self._where(), error)
+            self._is_told = error.code == 422 if isinstance(error, StatusError) else False
             return pod
         if answer is not None:
             if self.pod is pod:
