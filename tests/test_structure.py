@@ -49,6 +49,11 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
     assert findings(tmp_path, {}) == []
 
 
+def test_two_test_modules_of_one_name_are_found(tmp_path: Path) -> None:
+    planted = dict.fromkeys(("tests/node/test_nodes.py", "tests/conftest.py", "tests/node/conftest.py"), "")
+    assert findings(tmp_path, planted) == ["tests/node/test_nodes.py: tests/engine/test_nodes.py has that name as well"]
+
+
 @pytest.mark.parametrize("file", ["src/haru/explain/entry.py", "tests/explain/test_entry.py", "tools/derive.py"])
 @pytest.mark.parametrize("statement", ["from haru.engine.state.nodes import Node", "import haru.engine.state.nodes"])
 def test_import_of_facade_internals_is_found(tmp_path: Path, file: str, statement: str) -> None:

@@ -3,6 +3,7 @@
 Facades: a module of another package, and a test of another package, imports `haru.PACKAGE` or `haru.PACKAGE.PART`,
 nothing deeper. Cycles: no module imports itself by way of others, imports for types alone included. Private names:
 `_name` of something that neither this module nor, through `self`, another one of ours defines belongs to a library.
+Tests: no two modules have one name, since they are imported by it.
 Words: none of tools/retired_words.txt is a name in the code or stands in the prose; docs/glossary.md says what is used
 instead.
 """
@@ -47,7 +48,8 @@ def main() -> int:
 
 def findings(root: Path) -> list[str]:
     """List what breaks a rule in the repository at `root`, one line each."""
-    return [*deep_imports(root), *cycles(import_graph(root)), *private_names(root), *retired_words(root)]
+    of_modules = [*deep_imports(root), *cycles(import_graph(root)), *private_names(root)]
+    return [*of_modules, *shared_names_of_tests(root), *retired_words(root)]
 
 
 def modules_of(root: Path) -> dict[str, Path]:
@@ -168,6 +170,15 @@ def definitions(nodes: tuple[ast.AST, ...]) -> Iterator[str]:
             yield node.id
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.attr
+
+
+def shared_names_of_tests(root: Path) -> Iterator[str]:
+    """Modules of tests that another folder of tests has as well: pytest would collect neither."""
+    first: dict[str, Path] = {}
+    for path in sources_in(root / "tests"):
+        other = first.setdefault(path.name, path)
+        if other is not path and path.name not in ("__init__.py", "conftest.py"):
+            yield f"{path.relative_to(root)}: {other.relative_to(root)} has that name as well"
 
 
 def retired_words(root: Path) -> Iterator[str]:
