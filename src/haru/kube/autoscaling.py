@@ -26,7 +26,7 @@ def autoscaler_to_v2(autoscaler: Obj) -> Obj:
     annotations = metadata.get("annotations") or {}
     spec = dict(autoscaler.get("spec") or {})
     status = dict(autoscaler.get("status") or {})
-    metrics = [_metric_to_v2(metric) for metric in _carried(annotations, _METRICS, [])]
+    metrics = [_metric_to_v2(metric, "target") for metric in _carried(annotations, _METRICS, [])]
     percentage = spec.pop("targetCPUUtilizationPercentage", None)
     if percentage is not None:
         metrics.append(_cpu({"target": {"type": "Utilization", "averageUtilization": percentage}}))
@@ -35,7 +35,7 @@ def autoscaler_to_v2(autoscaler: Obj) -> Obj:
     behavior = _carried(annotations, _BEHAVIOR, None)
     if behavior:
         spec["behavior"] = behavior
-    current = [_current_to_v2(metric) for metric in _carried(annotations, _CURRENT, [])]
+    current = [_metric_to_v2(metric, "current") for metric in _carried(annotations, _CURRENT, [])]
     percentage = status.pop("currentCPUUtilizationPercentage", None)
     if percentage is not None and not any(_cpu_utilization(metric, "current") is not None for metric in current):
         current.append(_cpu({"current": {"averageUtilization": percentage}}))
@@ -60,13 +60,13 @@ def autoscaler_to_v1(autoscaler: Obj) -> Obj:
         if percentage is not None and "targetCPUUtilizationPercentage" not in spec:
             spec["targetCPUUtilizationPercentage"] = percentage
         else:
-            others.append(_metric_to_v1(metric))
+            others.append(_metric_to_v1(metric, "target"))
     current = []
     for metric in status.pop("currentMetrics", None) or ():
         percentage = _cpu_utilization(metric, "current")
         if percentage is not None and "currentCPUUtilizationPercentage" not in status:
             status["currentCPUUtilizationPercentage"] = percentage
-        current.append(_current_to_v1(metric))
+        current.append(_metric_to_v1(metric, "current"))
     carried = {
         _METRICS: others,
         _CURRENT: current,
@@ -124,48 +124,27 @@ def _present(**values: Any) -> Obj:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _metric_to_v2(metric: Obj) -> Obj:
+def _metric_to_v2(metric: Obj, side: str) -> Obj:
+    """A metric of v1 in v2; `side` is what of it: its `target`, or its `current` values."""
     member, old = _source(metric)
-    target = _present(
-        value=old.get("targetValue"),
-        averageValue=old.get("targetAverageValue", old.get("averageValue")),
-        averageUtilization=old.get("targetAverageUtilization"),
+    values = _present(
+        value=old.get(f"{side}Value"),
+        averageValue=old.get(f"{side}AverageValue", old.get("averageValue")),
+        averageUtilization=old.get(f"{side}AverageUtilization"),
     )
-    names = {"averageUtilization": "Utilization", "averageValue": "AverageValue", "value": "Value"}
-    target["type"] = next((names[name] for name in names if name in target), "Value")
-    return {"type": metric.get("type"), member: {**_identity_to_v2(member, old), "target": target}}
+    if side == "target":
+        names = {"averageUtilization": "Utilization", "averageValue": "AverageValue", "value": "Value"}
+        values["type"] = next((names[name] for name in names if name in values), "Value")
+    return {"type": metric.get("type"), member: {**_identity_to_v2(member, old), side: values}}
 
 
-def _current_to_v2(metric: Obj) -> Obj:
-    member, old = _source(metric)
-    current = _present(
-        value=old.get("currentValue"),
-        averageValue=old.get("currentAverageValue", old.get("averageValue")),
-        averageUtilization=old.get("currentAverageUtilization"),
-    )
-    return {"type": metric.get("type"), member: {**_identity_to_v2(member, old), "current": current}}
-
-
-def _metric_to_v1(metric: Obj) -> Obj:
+def _metric_to_v1(metric: Obj, side: str) -> Obj:
     member, new = _source(metric)
-    target = new.get("target") or {}
-    average = "averageValue" if member == "object" else "targetAverageValue"
+    of_side = new.get(side) or {}
     values = {
-        "targetValue": target.get("value"),
-        average: target.get("averageValue"),
-        "targetAverageUtilization": target.get("averageUtilization"),
-    }
-    return {"type": metric.get("type"), member: {**_identity_to_v1(member, new), **_present(**values)}}
-
-
-def _current_to_v1(metric: Obj) -> Obj:
-    member, new = _source(metric)
-    current = new.get("current") or {}
-    average = "averageValue" if member == "object" else "currentAverageValue"
-    values = {
-        "currentValue": current.get("value"),
-        average: current.get("averageValue"),
-        "currentAverageUtilization": current.get("averageUtilization"),
+        f"{side}Value": of_side.get("value"),
+        "averageValue" if member == "object" else f"{side}AverageValue": of_side.get("averageValue"),
+        f"{side}AverageUtilization": of_side.get("averageUtilization"),
     }
     return {"type": metric.get("type"), member: {**_identity_to_v1(member, new), **_present(**values)}}
 
