@@ -102,6 +102,13 @@ CASES: list[tuple[list[str], list[str]]] = [
         ['--allow-uid: Invalid value: "-1": write a'],
     ),
     (["stress", "--plan", "--max-pods", "0"], ['--max-pods: Invalid value: "0": write a number, at least 1']),
+    (["explain", "serve", "--max-waiting", "0"], ['--max-waiting: Invalid value: "0": write a number, at least 1']),
+    (["explain", "serve", "--service=a/b", "--tls-cert-file=file"], ["--tls-private-key-file go together"]),
+    (["node", "--client-ca-file", NOWHERE], [f'--client-ca-file: Invalid value: "{NOWHERE}": there is no such']),
+    (
+        ["dashboard", "--secure-port=1", "--tls-cert-file=file", f"--tls-private-key-file={NOWHERE}"],
+        [f'--tls-private-key-file: Invalid value: "{NOWHERE}": there is no such file'],
+    ),
     (["top", "--since", "1h", "--history", "empty"], ["empty: no such table", "is it a usage history?"]),
     (["explain", "serve", "--bind-address", "é"], ['--bind-address: Invalid value: "é": write an IP address']),
     (["scheduler", "--bind-address", "lab"], ['--bind-address: Invalid value: "lab": write an IP address']),

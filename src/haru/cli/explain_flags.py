@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from haru.cli.component_flags import add_election_arguments
+from haru.cli.number_flags import count
 from haru.cli.serving_flags import add_certificate_arguments, ip_address, port_number
 
 PORT = 8443
@@ -34,7 +35,7 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--max-waiting",
-        type=int,
+        type=count,
         metavar="NUMBER",
         default=32,
         help="questions that wait at once; further ones get 429 (default 32, a quarter of them per user)",

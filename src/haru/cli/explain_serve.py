@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from haru.cli.component import preload
 from haru.cli.connection import connect
 from haru.cli.main import UsageError
+from haru.cli.serving_flags import check_certificate_files
 from haru.event_loop import cancelled
 from haru.garbage import postpone_collection, resume_collection
 from haru.loop_lag import measured_loop
@@ -92,13 +93,7 @@ def _options(options: argparse.Namespace) -> tuple[ServingOptions, tuple[str, st
     name, colon, port = rest.partition(":")
     if not (namespace and slash and name) or (colon and not port.isdigit()):
         raise UsageError(f'--service: Invalid value: "{options.service}": write NAMESPACE/NAME or NAMESPACE/NAME:PORT')
-    if bool(options.tls_cert_file) != bool(options.tls_private_key_file):
-        raise UsageError("--tls-cert-file and --tls-private-key-file go together: name both, or none")
-    for flag, file in (("cert", options.tls_cert_file), ("private-key", options.tls_private_key_file)):
-        if file is not None and not file.is_file():
-            raise UsageError(f'--tls-{flag}-file: Invalid value: "{file}": there is no such file')
-    if options.max_waiting < 1:
-        raise UsageError(f'--max-waiting: Invalid value: "{options.max_waiting}": write a number, at least 1')
+    check_certificate_files(options)
     serving = ServingOptions(
         address=options.bind_address,
         port=options.secure_port,

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haru.cli.duration_flags import duration
-from haru.cli.main import UsageError
-from haru.cli.serving_flags import add_certificate_arguments, ip_address, port_number
+from haru.cli.serving_flags import add_certificate_arguments, check_certificate_files, ip_address, port_number
 
 if TYPE_CHECKING:
     from haru.node.api import ServerOptions
@@ -96,15 +95,7 @@ def server_options(flags: argparse.Namespace) -> ServerOptions:
     """The flags, checked. Raises UsageError."""
     from haru.node.api import AuthenticationOptions, AuthorizationOptions, ServerOptions
 
-    if bool(flags.tls_cert_file) != bool(flags.tls_private_key_file):
-        raise UsageError("--tls-cert-file and --tls-private-key-file go together: name both, or none")
-    for flag, file in (
-        ("--tls-cert-file", flags.tls_cert_file),
-        ("--tls-private-key-file", flags.tls_private_key_file),
-        ("--client-ca-file", flags.client_ca_file),
-    ):
-        if file is not None and not file.is_file():
-            raise UsageError(f'{flag}: Invalid value: "{file}": there is no such file')
+    check_certificate_files(flags, "client_ca_file")
     return ServerOptions(
         address=flags.address,
         port=flags.port,

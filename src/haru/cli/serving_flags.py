@@ -37,6 +37,19 @@ def add_certificate_arguments(
     group.add_argument("--cert-dir", type=Path, metavar="DIR", help=directory)
 
 
+def check_certificate_files(flags: argparse.Namespace, authorities: str = "") -> None:
+    """Check that the flags name certificate and key, or neither, and files that exist. Raises UsageError.
+
+    `authorities`: the flag that names those of clients.
+    """
+    if bool(flags.tls_cert_file) != bool(flags.tls_private_key_file):
+        raise UsageError("--tls-cert-file and --tls-private-key-file go together: name both, or none")
+    for name in filter(None, ("tls_cert_file", "tls_private_key_file", authorities)):
+        file = getattr(flags, name)
+        if file is not None and not file.is_file():
+            raise UsageError(f'--{name.replace("_", "-")}: Invalid value: "{file}": there is no such file')
+
+
 def add_serving_arguments(parser: argparse.ArgumentParser, port: int) -> None:
     """The flags; `port` is the default of --secure-port."""
     group = parser.add_argument_group(
@@ -83,12 +96,7 @@ def serving_options(flags: argparse.Namespace, port: int) -> ServingOptions | No
     from haru.secure_serving.authorization import ALWAYS_ALLOWED_PATHS
     from haru.secure_serving.options import ServingOptions
 
-    if bool(flags.tls_cert_file) != bool(flags.tls_private_key_file):
-        raise UsageError("--tls-cert-file and --tls-private-key-file go together: name both, or none")
-    for name in ("tls_cert_file", "tls_private_key_file", "client_ca_file"):
-        file = getattr(flags, name)
-        if file is not None and not file.is_file():
-            raise UsageError(f'--{name.replace("_", "-")}: Invalid value: "{file}": there is no such file')
+    check_certificate_files(flags, "client_ca_file")
     paths = flags.authorization_always_allow_paths
     token, allowed, denied = (getattr(flags, name) if name in given else 10.0 for name in _DURATIONS)
     return ServingOptions(

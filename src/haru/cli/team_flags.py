@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from haru.cli.duration_flags import nanoseconds
 from haru.cli.main import UsageError
-from haru.cli.serving_flags import add_certificate_arguments, ip_address, port_number
+from haru.cli.serving_flags import add_certificate_arguments, check_certificate_files, ip_address, port_number
 
 if TYPE_CHECKING:
     from haru.dashboard.team_server import TeamOptions
@@ -69,12 +69,7 @@ def team_options(flags: argparse.Namespace, history: UsageHistory | None, prices
     from haru.dashboard.team_server import TeamOptions
     from haru.secure_serving.options import ServingOptions
 
-    if bool(flags.tls_cert_file) != bool(flags.tls_private_key_file):
-        raise UsageError("--tls-cert-file and --tls-private-key-file go together: name both, or none")
-    for name in ("tls_cert_file", "tls_private_key_file", "requestheader_client_ca_file"):
-        file = getattr(flags, name)
-        if file is not None and not file.is_file():
-            raise UsageError(f'--{name.replace("_", "-")}: Invalid value: "{file}": there is no such file')
+    check_certificate_files(flags, "requestheader_client_ca_file")
     hosts = _listed(",".join(flags.host))
     serving = ServingOptions(
         address=flags.bind_address,
