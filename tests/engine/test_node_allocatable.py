@@ -257,6 +257,23 @@ def test_mapped_devices_are_refused_to_extended_resources() -> None:
     assert member.allocations[0].new_claim["metadata"]["annotations"] == {ANNOTATION: "true"}
 
 
+def test_members_that_use_their_claims_in_other_containers_are_told_apart() -> None:
+    """No container of the first uses its claim: that says nothing about the second."""
+    objects = [device_class(), *cards("a", 2, cpu="1"), pod_group("g", 1), claim("c0"), claim("c1")]
+    first, second = user("m0", "c0", group="g"), user("m1", "c1", group="g")
+    del first["spec"]["containers"][0]["resources"]["claims"]
+    member = only(run([*objects, first, second], "g"))
+    assert (member.pod.name, member.claimed) == ("m1", (entry("c1", "main", cpu="1"),))
+    wholes = [{**one, "spec": {**one["spec"], "resources": {"requests": {"cpu": "1"}}}} for one in (first, second)]
+    refused = run([*objects, *wholes], "g").members
+    assert [one.message for one in refused] == [
+        "0/1 nodes are available: 1 claim c0: node-allocatable resource claim not referenced by any container within "
+        "the pod.",
+        "0/1 nodes are available: 1 pod level request for cpu is insufficient to cover the aggregated container and "
+        "node-allocatable DRA requests.",
+    ]
+
+
 # -- sharing ---------------------------------------------------------------------------------------------------------
 
 

@@ -333,7 +333,8 @@ class ChangeDraw:
     def _healthy(self, some: Obj) -> Obj:
         """The slice without taints, with a device more."""
         found = [{key: value for key, value in one.items() if key != "taints"} for one in some["spec"]["devices"]]
-        found.append(self.cluster.device(f"e{len(found)}", counted=False))
+        where = self.cluster.place() if some["spec"].get("perDeviceNodeSelection") else {}
+        found.append(self.cluster.device(f"e{len(found)}", counted=False) | where)
         return {**some, "spec": {**some["spec"], "devices": found}}
 
 

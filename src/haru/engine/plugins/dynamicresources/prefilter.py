@@ -18,7 +18,7 @@ from haru.engine.dra.node_mappings import counts_against_node
 from haru.engine.framework.interfaces import PASS, FilterFailure, refuse
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.extended_resources import ExtendedResourceDemand, extended_resource_demand
-from haru.engine.plugins.dynamicresources.pod_claims import MAX_RESERVED_FOR, ClaimUse, resolve_claims
+from haru.engine.plugins.dynamicresources.pod_claims import MAX_RESERVED_FOR, ClaimUse, claim_name, resolve_claims
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.decision import Reason
 from haru.engine.state.node_info import NodeInfo
@@ -26,6 +26,7 @@ from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.reserved_for import allocation_of
 from haru.kube.meta import Obj
+from haru.kube.pod_containers import containers_of
 from haru.kube.selectors import node_selector_matches
 
 PLUGIN = "DynamicResources"
@@ -40,7 +41,8 @@ class DeviceDemand:
     """Hold a pod's claims: all `uses`, those to allocate (`pending`), and the allocations of the others (`fixed`).
 
     These are the same wherever the pod goes; the claim for its `extended` resources depends on the node, and is last.
-    `counts_devices`: devices may take of the node's own resources (KEP-5517).
+    `counts_devices`: devices may take of the node's own resources (KEP-5517); then `containers` says which of the
+    pod's containers use which claims, and what else they ask for.
     """
 
     uses: tuple[ClaimUse, ...] = ()
@@ -48,6 +50,7 @@ class DeviceDemand:
     fixed: tuple[tuple[str, Obj], ...] = ()
     extended: ExtendedResourceDemand | None = None
     counts_devices: bool = False
+    containers: str = ""
     _asked: list[tuple[str, ...]] = field(default_factory=list, compare=False, repr=False)
 
     @property
@@ -75,7 +78,7 @@ class DeviceDemand:
         """Return a key that is equal for demands that no node can tell apart."""
         asked = self.asked
         more = ("", *self.extended.shape) if self.extended is not None else ()
-        return (*asked, "", *(path for path, _ in self.fixed), *more)
+        return (*asked, self.containers, *(path for path, _ in self.fixed), *more)
 
     @property
     def backed(self) -> frozenset[str]:
@@ -191,7 +194,20 @@ def _demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Optio
             fixed.append((use.path, allocation))
     extended = extended_resource_demand(overlay.snapshot, pod) if options.gates.extended_resources else None
     counts = counts and bool(uses or extended is not None)
-    return DeviceDemand(uses, tuple(pending), tuple(fixed), extended, counts)
+    containers = _containers(pod) if counts else ""
+    return DeviceDemand(uses, tuple(pending), tuple(fixed), extended, counts, containers)
+
+
+def _containers(pod: PodInfo) -> str:
+    """Return what tells pods of one shape apart where a claim counts as a request of the containers that use it.
+
+    A claim that no container uses is named, for it is refused by name.
+    """
+    asked = [one.get("resources") or {} for one in containers_of(pod.spec)]
+    used = {claim["name"] for resources in asked for claim in resources.get("claims") or ()}
+    entries = [(entry.name, entry.name in used or claim_name(pod, entry)) for entry in pod.claims]
+    restarts = [one.get("restartPolicy") for one in pod.spec.get("initContainers") or ()]
+    return _text([pod.spec.get("resources"), asked, restarts, entries])
 
 
 def counts_devices(snapshot: Snapshot, options: Options) -> bool:
