@@ -18,8 +18,8 @@ KNOWN = {
     "evicts for devices": "Haru evicts for devices; kube-scheduler's trial leaves a victim's claims allocated",
     "whole": "for a single pod kube-scheduler evicts members of a group that is disrupted as a whole one by one",
     "promised": "Haru lets a pod use what a victim has now and its preemptor will have later; kube-scheduler adds both",
-    "waits": "Haru evicts nobody where waiting for pods that are being deleted suffices",
-    "budgets": "kube-scheduler counts a pod that is being deleted against its budget once more",
+    "ending": "kube-scheduler takes pods that are being deleted for victims as any other; Haru waits for them",
+    "domain": "kube-scheduler tells of any of the domains to which a group may be bounded",
     "domains": "kube-scheduler evicts nobody for a group that is bounded to a domain",
     "quorum": "a reprieve of kube-scheduler's may lower the number of members that fit, down to the quorum",
     "shared": "kube-scheduler places members also where the devices of a claim that they share are not",
@@ -89,19 +89,17 @@ def differences(
     expected: Iterable[Outcome],
     grouped: bool,
     promised: bool = False,
-    bounded: bool = False,
 ) -> tuple[str, ...]:
     """In what `seen` differs from the outcome that is most like it; any of the expected would be right.
 
     Members of a gang (`grouped`) may change places. Messages are not compared where other pods hold promised places
-    (`promised`): they tell of the moment at which they were written. Nor are those of a group that is `bounded` to a
-    domain: it is left to chance which domain they are about.
+    (`promised`): they tell of the moment at which they were written.
     """
-    found = (_different(seen, one, grouped, promised, bounded) for one in expected)
+    found = (_different(seen, one, grouped, promised) for one in expected)
     return min(found, key=lambda names: (any(name not in KNOWN for name in names), len(names)))
 
 
-def _different(seen: Outcome, expected: Outcome, grouped: bool, promised: bool, bounded: bool) -> tuple[str, ...]:
+def _different(seen: Outcome, expected: Outcome, grouped: bool, promised: bool) -> tuple[str, ...]:
     found = [*_bindings(seen, expected, grouped), *_victims(seen, expected, grouped)]
     if grouped:
         if found != ["more"] and sorted(seen.nodes().values()) != sorted(expected.nodes().values()):
@@ -110,7 +108,7 @@ def _different(seen: Outcome, expected: Outcome, grouped: bool, promised: bool, 
         found += ["node"] if seen.nodes() != expected.nodes() else []
         nominated = ({name: one.nominated for name, one in each.pods.items()} for each in (seen, expected))
         found += ["nominated"] if next(nominated) != next(nominated) else []
-    if not (found or promised or bounded or expected.nominates):
+    if not (found or promised or expected.nominates):
         found += _messages(seen, expected, grouped)
     if not found and all(seen.bound.values()) and seen.nodes() == expected.nodes():
         found += ["devices"] if seen.devices != expected.devices else []
@@ -126,7 +124,7 @@ def _cause(seen: Outcome, expected: Outcome, found: set[str], promised: bool, gr
             return name
     if promised and sum(expected.bound.values()) > sum(seen.bound.values()):
         return "promised"
-    return "waits" if expected.nominates and not expected.victims else ""
+    return ""
 
 
 def _bindings(seen: Outcome, expected: Outcome, grouped: bool) -> list[str]:

@@ -220,8 +220,7 @@ class Play:
             one["kind"] == "Pod" and one["status"].get("nominatedNodeName") and not one["spec"].get("nodeName")
             for one in before
         )
-        bounded = self._group is not None and "schedulingConstraints" in self._group["spec"]
-        differing = differences(seen, expected, self._group is not None, promised, bounded)
+        differing = differences(seen, expected, self._group is not None, promised)
         if any(one not in KNOWN for one in differing):
             case = Situation(objects, self._asked, self._group)
             cause = cause_of(differing, seen, expected, case, lambda other: _outcomes(self._decided(other), claims))

@@ -7,19 +7,14 @@ Source: kube-scheduler 1.36's preemption (of a pod, and of a group) and DynamicR
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from decision_verdicts import Outcome, differences
 from manifests import Obj
 from random_volumes import volume_claims_of
 
-from haru.kube.selectors import label_selector_from
-
 MAPPINGS = "nodeAllocatableResourceMappings"
-MARK = "protected-by"
-"""The label of pods that have a budget of their own in another world."""
 
 
 @dataclass(frozen=True)
@@ -40,20 +35,25 @@ def cause_of(
     """The cause for which kube-scheduler may have decided what it did; empty if there is none."""
     if refuses_domains(seen, expected, situation):
         return "domains"
+    if set(found) <= {"message", "summary"} and any(_decides(seen, one, decide) for one in domains(situation)):
+        return "domain"
     worlds: dict[str, Callable[[Situation], Situation | None]] = {"mapped": with_mapped_claims_free}
-    if "victims" in found and not any(seen.bound.values()):
-        worlds |= {"budgets": with_counted_budgets, "whole": with_members_alone}
+    if {"victims", "nominated"}.intersection(found) and not any(seen.bound.values()):
+        worlds |= {"ending": with_ending_pods_staying, "whole": with_members_alone}
         worlds |= {} if seen.victims else {"sole use": with_sole_users_kept, "evicts for devices": with_devices_kept}
+    ending = [name(pod) for pod in _running(situation) if _ends(pod)]
     for cause, made in worlds.items():
         world = made(situation)
-        if world is not None and _decides(seen, world, decide):
+        if world is not None and _decides(seen, world, decide, ending):
             return cause
     quorate = "victims" in found and any(_frees(seen, one, decide) for one in quorums(situation, seen))
     return "quorum" if quorate else ""
 
 
-def _decides(seen: Outcome, world: Situation, decide: Decide) -> bool:
-    return set(differences(seen, decide(world), world.group is not None)) <= {"summary"}
+def _decides(seen: Outcome, world: Situation, decide: Decide, ending: Collection[str] = ()) -> bool:
+    """Whether a decision in this world is what was seen; who was `ending` is deleted already."""
+    found = [replace(one, victims=[each for each in one.victims if each not in ending]) for one in decide(world)]
+    return set(differences(seen, found, world.group is not None)) <= {"summary"}
 
 
 def _frees(seen: Outcome, world: Situation, decide: Decide) -> bool:
@@ -68,6 +68,25 @@ def refuses_domains(seen: Outcome, expected: Sequence[Outcome], situation: Situa
     bounded = situation.group is not None and "schedulingConstraints" in situation.group["spec"]
     told = all(one.message.endswith("placement-based pod group scheduling limitation") for one in seen.pods.values())
     return bounded and told and not seen.victims and any(one.victims for one in expected)
+
+
+def domains(situation: Situation) -> Iterator[Situation]:
+    """Each domain to which the group may be bounded, as if there were no other nodes."""
+    constraints = situation.group["spec"].get("schedulingConstraints") if situation.group is not None else None
+    if situation.group is None or constraints is None:
+        return
+    key, spec = constraints["topology"][0]["key"], situation.group["spec"]
+    group = {**situation.group, "spec": {each: spec[each] for each in spec if each != "schedulingConstraints"}}
+    nodes = {name(one): one["metadata"]["labels"].get(key) for one in situation.objects if one["kind"] == "Node"}
+    for value in sorted({value for value in nodes.values() if value}):
+        gone = {node for node, its in nodes.items() if its != value}
+        objects = [group if one is situation.group else one for one in situation.objects if _node_of(one) not in gone]
+        yield Situation(objects, situation.pods, group)
+
+
+def _node_of(one: Obj) -> str:
+    found: str = name(one) if one["kind"] == "Node" else one.get("spec", {}).get("nodeName") or ""
+    return found
 
 
 def with_sole_users_kept(situation: Situation) -> Situation | None:
@@ -148,85 +167,17 @@ def _unmapped(device: Obj) -> Obj:
     return {key: value for key, value in device.items() if key != MAPPINGS}
 
 
-# -- budgets ----------------------------------------------------------------------------------------------------------
+# -- pods that are being deleted --------------------------------------------------------------------------------------
 
 
-def with_counted_budgets(situation: Situation) -> Situation | None:
-    """Pods that are being deleted count against their budgets once more; None if that protects nobody else.
-
-    Each pod that is protected then has a budget of its own that allows nothing.
-    """
-    units = list(_units(situation))
-    counted = {name(pod) for unit in units for pod in _protected(unit, situation) if not _ends(pod)}
-    staying = ([[pod for pod in one if not _ends(pod)] for one in unit] for unit in units)
-    if counted == {name(pod) for unit in staying for pod in _protected(unit, situation)}:
-        return None
-    others = [one for one in situation.objects if one["kind"] != "PodDisruptionBudget"]
-    own = [_budget(pod) for pod in _running(situation) if name(pod) in counted]
-    world = Situation([*others, *own], situation.pods, situation.group)
-    return _with_pods(world, lambda pod: _marked(pod) if name(pod) in counted else pod)
+def with_ending_pods_staying(situation: Situation) -> Situation | None:
+    """Pods that are being deleted are there as any other: victims that count, also against their budgets."""
+    return _with_pods(situation, _staying) if any(map(_ends, _running(situation))) else None
 
 
-def _units(situation: Situation) -> list[list[list[Obj]]]:
-    """The possible victims that are counted together, by importance: those on a node, or for a group all."""
-    group = situation.group
-    priority = _priority(group or situation.pods[0])
-    pods = [pod for pod in _running(situation) if _priority(pod) < priority]
-    if group is None:
-        by_node: dict[str, list[list[Obj]]] = {}
-        for pod in sorted(pods, key=_importance):
-            by_node.setdefault(pod["spec"]["nodeName"], []).append([pod])
-        return list(by_node.values())
-    whole = {
-        name(one)
-        for one in situation.objects
-        if one["kind"] == "PodGroup" and one["spec"].get("disruptionMode") == "PodGroup"
-    }
-    found: dict[str, list[Obj]] = {}
-    for pod in sorted(pods, key=_importance):
-        of = _group_of(pod)
-        found.setdefault(f"group {of}" if of in whole else f"pod {name(pod)}", []).append(pod)
-    return [sorted(found.values(), key=_importance_of_unit)]
-
-
-def _importance(pod: Obj) -> tuple[int, str]:
-    return -_priority(pod), pod["status"].get("startTime") or "9"
-
-
-def _importance_of_unit(unit: Sequence[Obj]) -> tuple[object, ...]:
-    priority, began = _importance(unit[0])
-    grouped = bool(_group_of(unit[0]))
-    return priority, not grouped, -len(unit) if grouped else 0, began
-
-
-def _group_of(pod: Obj) -> str:
-    found: str = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName", "")
-    return found
-
-
-def _protected(units: Iterable[list[Obj]], situation: Situation) -> Iterator[Obj]:
-    """The pods whose eviction would be more than a budget allows, of units in the order of their importance."""
-    budgets = [one for one in situation.objects if one["kind"] == "PodDisruptionBudget"]
-    allowed = Counter({name(one): one["status"].get("disruptionsAllowed", 0) for one in budgets})
-    for unit in units:
-        for pod in unit:
-            mine = [name(one) for one in budgets if _matches(one, pod)]
-            allowed.subtract(mine)
-            if any(allowed[budget] < 0 for budget in mine):
-                yield pod
-                break
-
-
-def _matches(budget: Obj, pod: Obj) -> bool:
-    selector, labels = budget["spec"].get("selector"), pod["metadata"].get("labels") or {}
-    processed = (budget.get("status") or {}).get("disruptedPods") or {}
-    return bool(selector and labels) and name(pod) not in processed and label_selector_from(selector).matches(labels)
-
-
-def _budget(pod: Obj) -> Obj:
-    meta = {"name": f"of-{name(pod)}", "namespace": pod["metadata"]["namespace"], "uid": f"budget-of-{name(pod)}"}
-    made = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta}
-    return made | {"spec": {"selector": {"matchLabels": {MARK: name(pod)}}}, "status": {"disruptionsAllowed": 0}}
+def _staying(pod: Obj) -> Obj:
+    meta = {key: value for key, value in pod["metadata"].items() if not key.startswith("deletion")}
+    return {**pod, "metadata": meta}
 
 
 # -- pods -------------------------------------------------------------------------------------------------------------
@@ -242,11 +193,6 @@ def _running(situation: Situation) -> list[Obj]:
     return [one for one in situation.objects if one["kind"] == "Pod" and one["spec"].get("nodeName")]
 
 
-def _priority(one: Obj) -> int:
-    found: int = one["spec"].get("priority") or 0
-    return found
-
-
 def _ends(pod: Obj) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp"))
 
@@ -259,8 +205,3 @@ def _with_pods(situation: Situation, change: Callable[[Obj], Obj]) -> Situation:
 
 def _kept(pod: Obj) -> Obj:
     return {**pod, "spec": {**pod["spec"], "priority": 1_000_000}}
-
-
-def _marked(pod: Obj) -> Obj:
-    labels = {**(pod["metadata"].get("labels") or {}), MARK: name(pod)}
-    return {**pod, "metadata": {**pod["metadata"], "labels": labels}}

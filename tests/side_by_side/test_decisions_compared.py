@@ -67,7 +67,6 @@ def test_members_of_a_gang_may_change_places_and_more_of_them_may_be_bound() -> 
 
 def test_message_of_a_moment_is_not_compared_while_places_are_promised() -> None:
     assert differences(Outcome(one("", "a")), [Outcome(one("", "b"))], grouped=False, promised=True) == ()
-    assert differences(Outcome(one("", "a")), [Outcome(one("", "b"))], grouped=True, bounded=True) == ()
 
 
 @pytest.mark.parametrize(
@@ -76,7 +75,6 @@ def test_message_of_a_moment_is_not_compared_while_places_are_promised() -> None
         (one("", "create claim: exceeded quota: q"), Outcome(one("n0")), False, "quota"),
         (one("", "nil or empty request mappings, no update"), Outcome(one("n0")), False, "mappings"),
         (one("", "0/1: a"), Outcome(one("n0")), True, "promised"),
-        (one("", "0/1: a", "n0"), Outcome(one("", "0/1: a", "n1"), nominates=True), False, "waits"),
     ],
 )
 def test_known_cause_is_named(seen: dict[str, Placement], expected: Outcome, promised: bool, cause: str) -> None:

@@ -63,7 +63,7 @@ def nodes(count: int) -> list[Obj]:
     return [one for number in range(count) for one in node(f"n{number}") if isinstance(one, dict)]
 
 
-# -- budgets ----------------------------------------------------------------------------------------------------------
+# -- pods that are being deleted ---------------------------------------------------------------------------------------
 
 
 def of_budget(allowed: int, ends: bool = True) -> tuple[Situation, Obj]:
@@ -84,7 +84,7 @@ def of_budget(allowed: int, ends: bool = True) -> tuple[Situation, Obj]:
 
 def test_pod_that_is_being_deleted_counts_against_its_budget_once_more() -> None:
     case, waiting = of_budget(allowed=1)
-    assert cause(waits(waiting, victims=("r2",), nominated="n0"), case) == "budgets"
+    assert cause(waits(waiting, victims=("r2",), nominated="n0"), case) == "ending"
 
 
 @pytest.mark.parametrize(("allowed", "ends"), [(0, True), (2, True), (1, False)])
@@ -92,6 +92,15 @@ def test_budget_is_no_cause_where_the_pod_that_is_being_deleted_protects_nobody(
     case, waiting = of_budget(allowed, ends)
     wrong = next(name for name in ("r2", "r3") if allowed or name == "r3")
     assert cause(waits(waiting, victims=(wrong, "x"), nominated="n0"), case) == ""
+
+
+def test_waiting_for_a_pod_that_is_being_deleted_is_no_eviction_of_another() -> None:
+    running = [pod("r1", "n0", cpu="4"), pod("r2", "n1", cpu="4")]
+    running[0]["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    waiting = pod("p", priority=10, cpu="3")
+    case = Situation(stored(*nodes(2), *running, waiting), [waiting], None)
+    assert cause(waits(waiting, victims=("r2",), nominated="n1"), case) == "ending"
+    assert cause(waits(waiting, victims=("r2",), nominated="n0"), case) == ""
 
 
 def test_budget_is_no_cause_of_other_victims_than_those_that_it_leads_to() -> None:
@@ -140,6 +149,21 @@ def test_reprieve_may_cost_members_beyond_the_quorum(minimum: int, found: str) -
     case = Situation(stored(*nodes(2), *running, group, *members), members, group)
     assert cause(waits(*members, victims=("r2",)), case) == found
     assert cause(waits(*members, victims=("r1",)), case) == ""
+
+
+@pytest.mark.parametrize(("refused", "found"), [("Insufficient cpu", "domain"), ("Too many pods", "domain"), ("a", "")])
+def test_message_about_a_group_that_is_bounded_is_about_any_domain(refused: str, found: str) -> None:
+    group, members = of_group(1, 1, schedulingConstraints={"topology": [{"key": "kubernetes.io/hostname"}]})
+    first, second = nodes(2)
+    second["status"]["allocatable"]["pods"] = "0"
+    case = Situation(stored(first, second, pod("r1", "n0", priority=10), group, *members), members, group)
+    tail = "no new claims to deallocate, preemption: not eligible due to workload aware preemption enabled"
+    seen = waits(*members, message=f"0/1 nodes are available: 1 {refused}. {tail}")
+
+    def decide(other: Situation) -> list[Outcome]:
+        return [outcome_of(one, ()) for one in decisions(other.objects, other.pods, other.group, ties=1)]
+
+    assert cause_of(["message"], seen, decide(case), case, decide) == found
 
 
 @pytest.mark.parametrize(
