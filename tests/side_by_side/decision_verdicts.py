@@ -22,6 +22,7 @@ KNOWN = {
     "domain": "kube-scheduler tells of any of the domains to which a group may be bounded",
     "domains": "kube-scheduler evicts nobody for a group that is bounded to a domain",
     "quorum": "a reprieve of kube-scheduler's may lower the number of members that fit, down to the quorum",
+    "several": "some of these at once",
     "shared": "kube-scheduler places members also where the devices of a claim that they share are not",
     "sole use": "in preemption for a group a ReadWriteOncePod claim counts as used though its user is thought away",
     "mapped": "kube-scheduler counts no allocated claim against its node, and looks for its users on that node alone",

@@ -40,12 +40,16 @@ def cause_of(
     worlds: dict[str, Callable[[Situation], Situation | None]] = {"mapped": with_mapped_claims_free}
     if {"victims", "nominated"}.intersection(found) and not any(seen.bound.values()):
         worlds |= {"ending": with_ending_pods_staying, "whole": with_members_alone}
-        worlds |= {} if seen.victims else {"sole use": with_sole_users_kept, "evicts for devices": with_devices_kept}
+        worlds |= {"sole use": with_sole_users_kept, "evicts for devices": with_devices_kept}
     ending = [name(pod) for pod in _running(situation) if _ends(pod)]
+    several = situation
     for cause, made in worlds.items():
         world = made(situation)
         if world is not None and _decides(seen, world, decide, ending):
             return cause
+        several = made(several) or several
+    if several is not situation and _decides(seen, several, decide, ending):
+        return "several"
     quorate = "victims" in found and any(_frees(seen, one, decide) for one in quorums(situation, seen))
     return "quorum" if quorate else ""
 

@@ -196,6 +196,20 @@ def of_devices(priority: int, **more: object) -> tuple[Situation, Obj]:
     return Situation(stored(*nodes(1), kind, offered, own, held, running, waiting), [waiting], None), waiting
 
 
+def test_several_causes_may_be_at_work_at_once() -> None:
+    """Devices stay taken, and a pod that is being deleted is a victim as any other."""
+    case, waiting = of_devices(priority=10)
+    waiting["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "4"
+    next(one for one in case.objects if one["metadata"]["name"] == "r1")["status"]["startTime"] = "2026-01-01T23:00:00Z"
+    more = [pod("r4", "n1"), pod("r5", "n2"), *nodes(3)[1:]]
+    more[0]["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    for where in ("n1", "n2"):
+        more += [one for one in slice_of(where, [device("d0")], nodeName=where) if isinstance(one, dict)]
+    case = replace(case, objects=[*case.objects, *stored(*more)])
+    assert cause(waits(waiting, victims=("r5",), nominated="n2"), case) == "several"
+    assert cause(waits(waiting, victims=("r5",), nominated="n1"), case) == ""
+
+
 def test_devices_of_victims_stay_taken() -> None:
     case, waiting = of_devices(priority=10)
     message = "0/1 nodes are available: 1 cannot allocate all claims. still not schedulable, preemption: x"
