@@ -308,7 +308,7 @@ def placed_together(pods: list[PodInfo], snapshot: Snapshot, monkeypatch: pytest
     placer = PodPlacer(Overlay(snapshot), None, options(), snapshot.node_names)
     compared: list[PodInfo] = []
     place = placer._place_one
-    monkeypatch.setattr(placer, "_place_one", lambda one: (compared.append(one), place(one))[1])
+    monkeypatch.setattr(placer, "_place_one", lambda *args: (compared.append(args[0]), place(*args))[1])
     list(placer.place_all(pods))
     return len(pods) - len(compared)
 

@@ -7,7 +7,7 @@ can see, and incomplete or invalid pools, count by their identity.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 
 from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.errors import AllocationError
@@ -15,7 +15,7 @@ from haru.engine.dra.model.model import NodeView
 from haru.engine.dra.placement import matches_node
 from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.dra.pools.pools import PoolView
-from haru.engine.state.cow_map import differing
+from haru.engine.state.cow_map import differing, values_of
 
 _SPARE = 1000
 
@@ -118,12 +118,8 @@ class NodeClassIndex:
         if snapshot is not self.snapshot:
             changed |= differing(snapshot.pools, self.snapshot.pools)
         if allocated is not self.allocated:
-            changed |= {str(key) for key in allocated.changed(self.allocated)}
-        moved: set[int] = set()
-        self.touched = set()
-        snapshots = (snapshot,) if snapshot is self.snapshot else (self.snapshot, snapshot)
-        for name in changed:
-            moved.update(self._affected(name, *snapshots))
+            changed.update(map(str, allocated.changed(self.allocated)))
+        moved = self._affected(changed, *((snapshot,) if snapshot is self.snapshot else (self.snapshot, snapshot)))
         self.snapshot, self.allocated = snapshot, allocated
         if len(self._inventories) > 2 * self._inventories.expected + _SPARE:
             self._reset()
@@ -163,21 +159,20 @@ class NodeClassIndex:
             self._inventories.expected += met
         return self._class_of[number]
 
-    def _affected(self, name: str, *snapshots: DeviceSnapshot) -> Iterable[int]:
-        """Return the nodes whose answer may depend on a pool, as it was or as it is."""
+    def _affected(self, pools: Collection[str], *snapshots: DeviceSnapshot) -> set[int]:
+        """Return the nodes whose answer may depend on some pools, as they were or as they are."""
         self._clock += 1
-        self._stamps[name] = self._clock
+        self._stamps.update(dict.fromkeys(pools, self._clock))
         nodes: set[str] = set()
         for snapshot in snapshots:
-            if name in snapshot.everywhere or name in snapshot.troubled:
+            if not (snapshot.everywhere.isdisjoint(pools) and snapshot.troubled.isdisjoint(pools)):
                 self.touched = None
-                return [number for number, place in enumerate(self._class_of) if place is not _ABSENT]
-            pool = snapshot.pools.get(name)
-            if pool is not None:
-                nodes.update([item.placement.node_name for item in pool.slices])
-        if self.touched is not None:
-            self.touched |= nodes
-        return [number for node in nodes for number in self._named.get(node, ())]
+                return {number for number, place in enumerate(self._class_of) if place is not _ABSENT}
+            for pool in values_of(snapshot.pools, pools):
+                if pool is not None:
+                    nodes.update([item.placement.node_name for item in pool.slices])
+        self.touched = nodes
+        return {number for node in nodes & self._named.keys() for number in self._named[node]}
 
     def _reset(self) -> None:
         self.classes.clear()

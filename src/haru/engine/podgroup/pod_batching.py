@@ -39,6 +39,7 @@ class PodBatch:
         filter_results: FilterResultCache,
         feasibility: NodeFeasibility,
         pod: PodInfo,
+        demand: DeviceDemand,
     ) -> None:
         self._overlay = overlay
         self._options = options
@@ -47,7 +48,7 @@ class PodBatch:
         self._first = pod
         self._first_owners = _owners(pod)
         self._signature: Hashable = None
-        self._first_demand: DeviceDemand | None = None
+        self._first_demand = demand
         self._chose = False
         self._node_devices: dict[str, tuple[NodeDevices, bool]] = {}
         self._classes: dict[str, Hashable] = {}
@@ -69,8 +70,6 @@ class PodBatch:
             return False
         if pod.nominated_node or pod.key.path in snapshot.pod_index.nominations or demand.fixed or demand.extended:
             return False
-        if self._first_demand is None:
-            self._first_demand = demand
         if not demand.asks_like(self._first_demand):
             return False
         same = pod.labels == first.labels and pod.images == first.images and _owners(pod) == self._first_owners

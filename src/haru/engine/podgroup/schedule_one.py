@@ -62,19 +62,23 @@ class PodPlacer:
         self._group = group
         self._options = options
         self._nodes = nodes
+        self._nominations = overlay.snapshot.pod_index.nominations
         self._filter_results = FilterResultCache(overlay, options, nodes, asked_again=asked_again)
         self._batch: PodBatch | None = None
 
-    def place(self, pod: PodInfo) -> Placed | Unschedulable:
-        """Assume a pod on its best node in the overlay; the nominated node if it is still feasible."""
+    def place(self, pod: PodInfo, demand: DeviceDemand | None = None) -> Placed | Unschedulable:
+        """Assume a pod on its best node in the overlay; the nominated node if it is still feasible.
+
+        `demand` is what the pod requests of devices, where that is known.
+        """
         if not self._nodes:
             return Unschedulable(pod, NO_NODES, (Reason("NoNodes", NO_NODES),))
         recorder = self._options.recorder
         if recorder is None:
-            return self._place_one(pod)
+            return self._place_one(pod, demand)
         recorder.start()
         try:
-            return self._place_one(pod)
+            return self._place_one(pod, demand)
         finally:
             recorder.stop()
 
@@ -92,11 +96,11 @@ class PodPlacer:
         demands = run.demands(self._overlay, self._group, self._options) if self._are_alike(run) else None
         outcomes: list[Placed | Unschedulable] = []
         while (number := len(outcomes)) < len(run.pods) and not (outcomes and _is_error(outcomes[-1])):
-            pod, batch = run.pods[number], self._batch
-            if number and demands is not None and batch is not None and batch.takes(pod, demands[number]):
+            batch = self._batch
+            if number and demands is not None and batch is not None and batch.goes_on:
                 outcomes += self._place_rest(batch, run.pods[number:], demands[number:])
             else:
-                outcomes.append(self.place(pod))
+                outcomes.append(self.place(run.pods[number], demands[number] if demands is not None else None))
         return outcomes
 
     def _settle(self) -> None:
@@ -112,8 +116,7 @@ class PodPlacer:
         """Tell whether nodes and rules cannot tell equal members apart."""
         if not self._nodes or len(run.pods) == 1:
             return False
-        nominations = self._overlay.snapshot.pod_index.nominations
-        if nominations and any(pod.key.path in nominations for pod in run.pods):
+        if self._nominations and any(pod.key.path in self._nominations for pod in run.pods):
             return False
         return not (run.varying and self._filter_results.reads_labels(run.pods[0], run.varying))
 
@@ -145,8 +148,8 @@ class PodPlacer:
                 break
         return outcomes
 
-    def _place_one(self, pod: PodInfo) -> Placed | Unschedulable:
-        demand = self._demand_of(pod)
+    def _place_one(self, pod: PodInfo, known: DeviceDemand | None) -> Placed | Unschedulable:
+        demand = known if known is not None else self._demand_of(pod)
         if isinstance(demand, Reason):
             if self._options.recorder is not None:
                 self._options.recorder.lap("PreFilter", "UnschedulableAndUnresolvable")
@@ -159,16 +162,20 @@ class PodPlacer:
     def _place(self, pod: PodInfo, demand: DeviceDemand) -> Placed | Unschedulable:
         recorder = self._options.recorder
         if self._batch is None or not self._batch.takes(pod, demand):
+            self._settle()
             feasibility = self._filter_results.feasibility(pod, demand)
             can_batch = self._filter_results.can_batch(feasibility, pod, demand)
             if recorder is not None:
                 recorder.batch_attempts["no_hint"] += 1
                 if self._batch is not None:
                     recorder.batch_flushes["pod_incompatible" if can_batch else "pod_not_batchable"] += 1
+            can_batch = can_batch and not pod.nominated_node and pod.key.path not in self._nominations
             self._batch = (
-                PodBatch(self._overlay, self._options, self._filter_results, feasibility, pod) if can_batch else None
+                PodBatch(self._overlay, self._options, self._filter_results, feasibility, pod, demand)
+                if can_batch
+                else None
             )
-            if self._batch is None or not self._batch.takes(pod, demand):
+            if self._batch is None:
                 return self._place_alone(feasibility, pod, demand)
         elif recorder is not None:
             recorder.batch_attempts["hint_used"] += 1
@@ -177,7 +184,7 @@ class PodPlacer:
     def _place_alone(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> Placed | Unschedulable:
         if not feasibility.ranking:
             return self._unschedulable(pod, feasibility)
-        nomination = self._overlay.snapshot.pod_index.nominations.get(pod.key.path)
+        nomination = self._nominations.get(pod.key.path)
         name = nomination.node if nomination is not None else pod.nominated_node
         if not feasibility.ranking.takes(name):
             name = feasibility.ranking.choose(self._options.seed, pod.key.path)

@@ -90,6 +90,11 @@ class Overlay:
         return bool(self._not_recorded) or self._allocated is not self._allocated_at_first
 
     @cached_property
+    def state(self) -> _State:
+        """Return what readers keep of the snapshot's nodes (`ChangeCursor`)."""
+        return _state_of(self.snapshot)
+
+    @cached_property
     def differing(self) -> frozenset[str]:
         """Return the nodes that differ in a later pass, tentative placements left out."""
         now, *later = self.snapshot.passes
@@ -253,7 +258,7 @@ class ChangeCursor:
         self._changes, self._seen = overlay.changes, len(overlay.changes)
         if last is overlay.changes:
             return self._named(last[seen:])
-        self._state = _state_of(overlay.snapshot)
+        self._state = overlay.state
         changed = None if state is None else state.changed(overlay)
         if changed is None:
             self.devices_changed = True

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Protocol
 
 from haru.engine.backfill.reservation import BackfillReservation
 from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.extended_resources import explicit_classes
 from haru.engine.dra.pools.inventory import DeviceSnapshot
-from haru.engine.equivalence.decision_cache import DecisionCache
+from haru.engine.equivalence.decision_cache import DecisionCache, cached_property
 from haru.engine.equivalence.node_device_classes import ClassifiedNode, NodeDeviceClasses, all_of
 from haru.engine.state.cow_map import FrozenMap, Patched, values_of
 from haru.engine.state.decision import GroupKey

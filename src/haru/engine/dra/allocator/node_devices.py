@@ -14,24 +14,26 @@ from haru.engine.equivalence.decision_cache import cached_property
 class NodeDevices:
     """Positions number the devices of the node's sound pools in the order in which they are tried."""
 
+    views: Sequence[PoolView]
+    devices: Sequence[Device]
+    view_of: Sequence[int]
+    index_of: Sequence[int]
+    """By position: the number of the device's view, and its index in that view."""
+    offsets: Sequence[int]
+
     def __init__(self, views: Sequence[PoolView], node: NodeView, features: Features) -> None:
         self.node = node
         self.features = features
-        self.views: Sequence[PoolView] = views
+        self.views = views
         for view in views:
             if view.status != "ok":
-                self.views = [v for v in views if v.status == "ok"]
+                self.views = views = [v for v in views if v.status == "ok"]
                 break
-        self.devices: Sequence[Device] = ()
-        self.view_of: Sequence[int] = ()
-        self.index_of: Sequence[int] = ()
-        """By position: the number of the device's view, and its index in that view."""
-        self.offsets: Sequence[int] = ()
-        if len(self.views) == 1:
-            self.devices, self.offsets = self.views[0].devices, (0,)
-            self.view_of, self.index_of = bytes(len(self.devices)), range(len(self.devices))
+        if len(views) == 1:
+            devices = self.devices = views[0].devices
+            self.offsets, self.view_of, self.index_of = (0,), bytes(len(devices)), range(len(devices))
         else:
-            self._join(self.views)
+            self._join(views)
 
     def _join(self, views: Sequence[PoolView]) -> None:
         """Number the devices of several views."""

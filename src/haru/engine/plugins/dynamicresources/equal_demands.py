@@ -1,7 +1,7 @@
 """The demands of equal pods at once: each has claims of its own, which ask for what those of the first do.
 
 What a demand is computed from is looked up again for every snapshot, but compared for all pods together.
-Source: our own; each demand is the one that `device_demand_of` computes.
+Source: our own; each demand is the one that `new_device_demand` computes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import cycle
 
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse, claim_name, consumer
-from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, counts_devices, device_demand_of
+from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, counts_devices, new_device_demand
 from haru.engine.state.cow_map import are_same, values_of
 from haru.engine.state.decision import Reason
 from haru.engine.state.overlay import Overlay
@@ -38,7 +38,7 @@ class EqualDemands:
         snapshot, first = overlay.snapshot, pods[0]
         if not _are_plain(overlay, first, options):
             return None
-        demand = device_demand_of(overlay, first, group, options)
+        demand = new_device_demand(overlay, first, group, options)
         if isinstance(demand, Reason) or demand.fixed or len(demand.pending) != len(first.claims):
             return None
         shared = ((group or {}).get("spec") or {}).get("resourceClaims") and options.gates.workload_claims
@@ -84,9 +84,8 @@ def _own_claims(
     overlay: Overlay, pods: Sequence[PodInfo], like: Sequence[ClaimUse]
 ) -> list[tuple[ClaimUse, ...]] | None:
     """Return the claims of each pod, which have yet to be allocated; None unless they are like these."""
-    entries = [(pod, entry) for pod in pods for entry in pod.claims]
-    names = [claim_name(pod, entry) for pod, entry in entries]
-    paths = [f"{pod.key.namespace}/{name}" for (pod, _), name in zip(entries, names, strict=True)]
+    entries = [(pod, entry, claim_name(pod, entry)) for pod in pods for entry in pod.claims]
+    paths = [f"{pod.key.namespace}/{name}" for pod, _, name in entries]
     in_flight = overlay.snapshot.claim_index.in_flight
     if (overlay.allocates and any(map(overlay.allocation, paths))) or (
         in_flight and any(p in in_flight for p in paths)
@@ -95,7 +94,7 @@ def _own_claims(
     uses: list[ClaimUse] = []
     specs = cycle([other.claim.get("spec") for other in like])
     claims = values_of(overlay.snapshot.claims, paths)
-    for (pod, entry), spec, name, path, claim in zip(entries, specs, names, paths, claims, strict=False):
+    for (pod, entry, name), spec, path, claim in zip(entries, specs, paths, claims, strict=False):
         if name is None or claim is None or claim.get("spec") != spec or (claim.get("status") or {}).get("allocation"):
             return None
         is_made = not entry.claim_name  # for this pod, from a template

@@ -90,17 +90,16 @@ def claim_name(pod: PodInfo, entry: PodClaim) -> str | None:
 
 def _named(pod: PodInfo, entry: PodClaim) -> tuple[str | None, bool] | Reason:
     """Return the claim's name (None: the entry needs none) and whether a template generated it."""
-    data = {"podClaim": entry.name}
     if entry.claim_name:
         return entry.claim_name, False
     if not entry.template_name:
         message = f'pod "{pod.key.path}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
-        return Reason("ClaimNotCreated", message, data)
+        return Reason("ClaimNotCreated", message, {"podClaim": entry.name})
     for status in pod.status.get("resourceClaimStatuses") or ():
         if status.get("name") == entry.name:
             return status.get("resourceClaimName"), True
     message = f'pod "{pod.key.path}": ResourceClaim not created yet'
-    return Reason("ClaimNotCreated", message, {**data, "template": entry.template_name})
+    return Reason("ClaimNotCreated", message, {"podClaim": entry.name, "template": entry.template_name})
 
 
 def _use(snapshot: ClusterView, pod: PodInfo, name: str, *, generated: bool, group: Obj | None) -> ClaimUse | Reason:

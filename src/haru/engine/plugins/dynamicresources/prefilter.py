@@ -140,7 +140,7 @@ class _LastDemand:
         known = self._demand
         if known is not None and self._holds(known, overlay, pod, group, options):
             return known
-        found = _demand_of(overlay, pod, group, options)
+        found = new_device_demand(overlay, pod, group, options)
         if isinstance(found, DeviceDemand) and not (found.fixed or found.extended or found.counts_devices):
             self._demand, self._group = found, group
             self._workload_claims, self._classes = options.gates.workload_claims, overlay.snapshot.devices.classes
@@ -174,7 +174,8 @@ def device_demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options:
     return last.current(overlay, pod, group, options)
 
 
-def _demand_of(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> DeviceDemand | Reason:
+def new_device_demand(overlay: Overlay, pod: PodInfo, group: Obj | None, options: Options) -> DeviceDemand | Reason:
+    """Compute a demand, without looking up what was computed before."""
     uses = resolve_claims(overlay.snapshot, pod, group, workload_claims=options.gates.workload_claims)
     if isinstance(uses, Reason):
         return uses
