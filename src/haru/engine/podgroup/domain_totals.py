@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
+from operator import attrgetter
 from typing import NamedTuple
 
 from haru.engine.dra.allocated_state import AllocatedState
@@ -25,6 +26,7 @@ from haru.engine.state.cow_map import differing, values_of
 from haru.engine.state.node_info import ABSENT, InternedId, NodeInfo
 
 PODS = "pods"
+_KIND_AND_LOAD = attrgetter("spec.kind", "load")
 BOUNDLESS = 1 << 40
 """Stands for an unlimited amount: pods on a node without a limit, shares of a shareable device."""
 
@@ -101,7 +103,26 @@ class DomainTotals:
         """Return the state of a node that is in some domain."""
         return self._known[name]
 
+    def _begin(self, nodes: Mapping[str, NodeInfo]) -> None:
+        """Sum all nodes."""
+        label = self.label
+        known = self._known = {name: node for name, node in nodes.items() if node.spec.labels.get(label) is not None}
+        self.domain_of = {name: node.spec.labels[label] for name, node in known.items()}
+        for name, value in self.domain_of.items():
+            if value not in self.domains:
+                self.domains[value] = ResourceTotals()
+            self.domains[value].nodes.add(name)
+        keys = list(zip(self.domain_of.values(), map(_KIND_AND_LOAD, known.values()), strict=True))
+        samples = dict(zip(keys, known.values(), strict=True))
+        for key, count in Counter(keys).items():
+            self.domains[key[0]].add(samples[key], count)
+        self.version += 1
+        self._nodes = nodes
+
     def _catch_up(self, nodes: Mapping[str, NodeInfo]) -> None:
+        if not self._nodes:
+            self._begin(nodes)
+            return
         label, known, domain_of = self.label, self._known, self.domain_of
         changed = list(differing(nodes, self._nodes))
         counts: dict[tuple[str, InternedId, InternedId], int] = {}
@@ -239,7 +260,7 @@ class DeviceTotals:
         pools, left = [devices.pools.get(name) for name in changed], set[str]()
         owners = [pool.slices[0].placement.node_name if pool is not None and pool.slices else "" for pool in pools]
         counts: dict[NodeDeviceClass, Count | None] = {}
-        for name, node, known in zip(changed, owners, classified.values_of(owners), strict=True):
+        for name, node, known in zip(changed, owners, values_of(classified, owners), strict=True):
             before, count = self._on.get(node), None
             if known is not None and before is not None:
                 node_device_class = known.node_device_class
