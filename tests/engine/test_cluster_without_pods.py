@@ -60,6 +60,14 @@ def seen(snapshot: Snapshot) -> Any:
     }
 
 
+def taken_by_class(snapshot: Snapshot) -> dict[str, tuple[int, int]]:
+    """The devices of each node, and those that are taken, as its device class has them."""
+    known = snapshot.classified_nodes
+    assert known is not None
+    classes = {name: found.node_device_class for name, found in known.items() if found is not None}
+    return {name: (one.devices, one.taken) for name, one in classes.items()}
+
+
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[list[Obj], list[str]]:
     """Two nodes with three devices each; claims of one or two pods, or of a group."""
@@ -119,8 +127,11 @@ def test_eviction_dry_run_equals_cluster_without_the_pods(
     back = data.draw(st.lists(st.sampled_from(range(len(names))), unique=True)) if names else []
     clearing.put_back(back)
     rest = [name for number, name in enumerate(names) if number not in back]
-    assert seen(clearing.snapshot()) == seen(SchedulerCache.of(without(objects, rest)).snapshot())
-    assert seen(without_pods(base, [base.pods[f"default/{name}"] for name in rest])) == seen(clearing.snapshot())
+    fresh = SchedulerCache.of(without(objects, rest)).snapshot()
+    assert seen(clearing.snapshot()) == seen(fresh)
+    compared = without_pods(base, [base.pods[f"default/{name}"] for name in rest])
+    assert seen(compared) == seen(clearing.snapshot())
+    assert taken_by_class(compared) == taken_by_class(fresh)
     clearing.take(back)
     assert seen(clearing.snapshot()) == seen(early) == expected
     clearing.put_back(range(len(names)))

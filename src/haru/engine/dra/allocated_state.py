@@ -228,6 +228,11 @@ class AllocatedState:
         """What is taken of a pool."""
         return self._pools.get(pool) or EMPTY_USE
 
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether what is taken of a pool is looked up when it is asked for, so that states are slow to compare."""
+        return isinstance(self._pools, Seen)
+
     def changed(self, before: AllocatedState) -> set[PoolKey]:
         """The pools of which something else is taken than before."""
         for known in (self._change, self._compared):

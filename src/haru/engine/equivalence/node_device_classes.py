@@ -13,7 +13,7 @@ Source: our own.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from haru.engine.dra.pools.inventory import DeviceSnapshot, Inventory
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.dra.selectors.compiled_selectors import Selection
 from haru.engine.dra.selectors.selector_fields import Names, names_read
-from haru.engine.state.cow_map import CowMap, FrozenMap
+from haru.engine.state.cow_map import CowMap, FrozenMap, Patched, values_of
 from haru.kube.meta import Obj
 
 _MAX_KNOWN = 65_536
@@ -56,6 +56,8 @@ class ClassifiedNode(NamedTuple):
     views: tuple[PoolView, ...] = ()
 
 
+Classified = Mapping[str, ClassifiedNode | None]
+_Parts = tuple[tuple[TableSchema, int], ...]
 _NOTHING = ClassifiedNode(NodeDeviceClass(()))
 """A node without devices."""
 
@@ -70,13 +72,34 @@ class NodeDeviceClasses:
     by_node: FrozenMap[ClassifiedNode | None]
     devices: DeviceSnapshot
     allocated: AllocatedState
-    most_devices: int | None = None
+    most_devices: int | None
+    _known: dict[_Parts, NodeDeviceClass]
 
-    def of(self, devices: DeviceSnapshot, allocated: AllocatedState) -> FrozenMap[ClassifiedNode | None] | None:
-        """Return the classes by node, None for nodes without one (`classified_nodes_of`); None for other devices."""
-        if self.devices is not devices or self.allocated is not allocated or devices.everywhere or devices.troubled:
+    def of(self, devices: DeviceSnapshot, allocated: AllocatedState) -> Classified | None:
+        """Return the classes by node, None for nodes without one (`classified_nodes_of`); None for other devices.
+
+        Where a hypothetical snapshot takes other devices, only the nodes that have them are classified again.
+        """
+        if self.devices is not devices or devices.everywhere or devices.troubled:
             return None
-        return self.by_node
+        if self.allocated is allocated:
+            return self.by_node
+        return None if allocated.is_looked_up else self._with_taken(allocated)
+
+    def _with_taken(self, allocated: AllocatedState) -> Classified | None:
+        """Return the classes by node if this is taken; None if some node has no class any more."""
+        changes: dict[str, ClassifiedNode | None] = {}
+        for pool in values_of(self.devices.pools, list(map(str, allocated.changed(self.allocated)))):
+            for name in {item.placement.node_name for item in pool.slices} if pool is not None else ():
+                known = self.by_node.get(name)
+                if known is None:
+                    continue
+                uses = tuple([allocated.use(view.key) for view in known.views])
+                parts = [part for part in map(_part, known.node_device_class.models, known.views, uses) if part]
+                if len(parts) < len(uses):
+                    return None
+                changes[name] = ClassifiedNode(_class_of(self._known, tuple(parts)), uses, known.views)
+        return Patched(self.by_node, changes)
 
 
 def classified_nodes_of(known: Mapping[str, ClassifiedNode | None] | None, node: str) -> ClassifiedNode | None:
@@ -84,9 +107,9 @@ def classified_nodes_of(known: Mapping[str, ClassifiedNode | None] | None, node:
     return known.get(node, _NOTHING) if known is not None else None
 
 
-def all_of(known: FrozenMap[ClassifiedNode | None], nodes: Sequence[str]) -> Sequence[ClassifiedNode | None]:
+def all_of(known: Classified, nodes: Sequence[str]) -> Sequence[ClassifiedNode | None]:
     """Return the classes of many nodes."""
-    return known.values_of(nodes, _NOTHING)
+    return values_of(known, nodes, _NOTHING)
 
 
 class ClassIndex:
@@ -95,7 +118,7 @@ class ClassIndex:
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
         self._by_node: CowMap[ClassifiedNode | None] = CowMap()
-        self._known: dict[Hashable, NodeDeviceClass] = {}
+        self._known: dict[_Parts, NodeDeviceClass] = {}
         self._changed: list[Obj | None] = []
         self._unclassified: set[str] = set()
         self._most_devices = 0
@@ -116,7 +139,7 @@ class ClassIndex:
             if node:
                 self._classify(node, allocated)
         most = None if self._unclassified else self._most_devices
-        return NodeDeviceClasses(self._by_node.freeze(), devices, allocated, most)
+        return NodeDeviceClasses(self._by_node.freeze(), devices, allocated, most, self._known)
 
     def _classify(self, node: str, allocated: AllocatedState) -> None:
         pools = self._inventory.pools_of(node)
@@ -130,21 +153,33 @@ class ClassIndex:
         for pool in pools:
             use, view = allocated.use(pool.key), pool.sole_view(node)
             model = _model(view) if view is not None else None
-            if view is None or model is None or use.shares or use.states:
+            part = _part(model, view, use) if view is not None and model is not None else None
+            if view is None or part is None:
                 self._by_node[node] = None
                 self._unclassified.add(node)
                 return
-            parts.append((model, 0 if use is EMPTY_USE else view.occupation(use)[0]))
+            parts.append(part)
             uses.append(use)
             views.append(view)
-        key = tuple(parts)
-        node_device_class = self._known.get(key)
-        if node_device_class is None:
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            node_device_class = self._known[key] = NodeDeviceClass(parts)
-            self._most_devices = max(self._most_devices, node_device_class.devices.bit_length())
+        node_device_class = _class_of(self._known, tuple(parts))
+        self._most_devices = max(self._most_devices, node_device_class.devices.bit_length())
         self._by_node[node] = ClassifiedNode(node_device_class, tuple(uses), tuple(views))
+
+
+def _part(model: TableSchema, view: PoolView, use: PoolUse) -> tuple[TableSchema, int] | None:
+    """Return the schema of a pool's devices and those that are taken, as bits; None if some are taken in part."""
+    if use.shares or use.states:
+        return None
+    return model, 0 if use is EMPTY_USE else view.occupation(use)[0]
+
+
+def _class_of(known: dict[_Parts, NodeDeviceClass], parts: _Parts) -> NodeDeviceClass:
+    found = known.get(parts)
+    if found is None:
+        if len(known) >= _MAX_KNOWN:
+            known.clear()
+        found = known[parts] = NodeDeviceClass(parts)
+    return found
 
 
 def _model(view: PoolView) -> TableSchema | None:

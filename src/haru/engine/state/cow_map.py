@@ -287,9 +287,9 @@ def are_same(now: Mapping[str, V], before: Mapping[str, V], keys: Collection[str
     return all(now.get(key, _MISSING) is before.get(key, _MISSING) for key in keys)
 
 
-def values_of(found: Mapping[str, V], keys: Iterable[str]) -> list[V | None]:
-    """The values of many keys in their order, None for what is not there."""
-    return found.values_of(keys) if isinstance(found, FrozenMap) else [found.get(key) for key in keys]
+def values_of(found: Mapping[str, V], keys: Iterable[str], default: Any = None) -> list[V | None]:
+    """The values of many keys in their order, the default for what is not there."""
+    return found.values_of(keys, default) if isinstance(found, FrozenMap) else [found.get(key, default) for key in keys]
 
 
 class CowMap(MutableMapping[str, V]):

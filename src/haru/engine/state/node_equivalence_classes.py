@@ -12,15 +12,15 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from haru.engine.equivalence.node_device_classes import (
+    Classified,
     ClassifiedNode,
     NodeDeviceClass,
     all_of,
     classified_nodes_of,
 )
-from haru.engine.state.cow_map import FrozenMap, differing, values_of
+from haru.engine.state.cow_map import differing, values_of
 from haru.engine.state.node_info import ABSENT, NodeInfo
 
-Classified = FrozenMap[ClassifiedNode | None]
 _FEW = 100
 
 

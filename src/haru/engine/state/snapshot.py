@@ -11,7 +11,7 @@ from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.extended_resources import explicit_classes
 from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.equivalence.decision_cache import DecisionCache, cached_property
-from haru.engine.equivalence.node_device_classes import ClassifiedNode, NodeDeviceClasses, all_of
+from haru.engine.equivalence.node_device_classes import Classified, ClassifiedNode, NodeDeviceClasses, all_of
 from haru.engine.state.cow_map import FrozenMap, Patched, values_of
 from haru.engine.state.decision import GroupKey
 from haru.engine.state.node_equivalence_classes import NodeEquivalenceClass, NodeEquivalenceIndexes
@@ -211,7 +211,7 @@ class Snapshot:
         return self.others["PodGroup"]
 
     @cached_property
-    def classified_nodes(self) -> FrozenMap[ClassifiedNode | None] | None:
+    def classified_nodes(self) -> Classified | None:
         """Return the device classes of nodes (`classified_nodes_of`); None if devices here are not classified."""
         return (
             self.node_device_classes.of(self.devices, self.allocated) if self.node_device_classes is not None else None
