@@ -260,7 +260,8 @@ def _state(given: AllocatedState) -> State:
     shared = (
         (_identity(s), str(s["shareID"])) if isinstance(s, Mapping) else (_identity(s[:3]), s[3]) for s in given.shared
     )
-    whole = [_IDENTITY(d) if type(d) is dict else _identity(d) for d in given.devices]
+    devices = list(given.devices)
+    whole = map(_IDENTITY if set(map(type, devices)) == {dict} else _identity, devices)
     return State.of(whole, shared, {_identity(device): used for device, used in pairs})
 
 
