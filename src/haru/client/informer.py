@@ -112,7 +112,7 @@ class Informer:
         """How often all was listed: what came between two lists, handlers hear only as their difference."""
         self._renewed = False
         self.interrupted = False
-        """There is neither a list nor a watch since the last one failed: what is known may be old."""
+        """There is no watch since the last one failed: what is known may be old."""
         self.store: Mapping[str, Obj] = MappingProxyType(self._store)
 
     # -- what is known ------------------------------------------------------------------------------------------------
@@ -299,7 +299,6 @@ class Informer:
             if key not in fresh and (restored or _revision(known) <= horizon):
                 self._remove(key, known)
         self.resource_version = revision
-        self.interrupted = False
         self._seen = self._begun = horizon
         self._own_writes.clear()
         for held in self._held.values():
