@@ -206,6 +206,25 @@ def test_replaced_pod_is_not_assumed() -> None:
     assert cluster.snapshot().pods["default/p"].node == ""
 
 
+def test_failed_binding_of_a_pod_leaves_the_next_one_of_its_name_assumed() -> None:
+    fresh = pod("p")
+    fresh["metadata"]["uid"] = "second"
+    cluster = SchedulerCache.of([node("a"), fresh])
+    cluster.assume_pod(PodKey("default", "p", "second"), "a")
+    cluster.forget_pod(PodKey("default", "p", "uid-p"))
+    assert cluster.snapshot().pods["default/p"].node == "a"
+
+
+def test_claim_is_not_reserved_any_more_for_a_forgotten_pod() -> None:
+    shared = allocated(claim("c"), allocation("a", "gpu-0"), pod("first"))
+    cluster = SchedulerCache.of([node("a"), pod("first", node="a"), pod("p"), shared])
+    key = PodKey("default", "p", "uid-p")
+    cluster.assume_pod(key, "a", joined={"default/c": {"resource": "pods", "name": "p", "uid": "uid-p"}})
+    assert [user["name"] for user in cluster.snapshot().claims["default/c"]["status"]["reservedFor"]] == ["first", "p"]
+    cluster.forget_pod(key)
+    assert cluster.snapshot().claims["default/c"] == shared
+
+
 def test_claim_in_flight_holds_devices_until_watch_shows_allocation() -> None:
     device = DeviceId("gpu.example.com", "a", "gpu-0")
     cluster = SchedulerCache.of([device_class(), node("a"), resource_slice("a", 1), claim("c")])
@@ -256,6 +275,40 @@ def test_last_written_claim_counts_after_failed_attempt() -> None:
     cluster.apply(at_revision(allocated(claim("c"), allocation("a", "gpu-0"), pod("q")), 4))
     cluster.forget_claim("default/c", attempt)
     assert set(cluster.snapshot().allocated.devices) == {DeviceId("gpu.example.com", "a", "gpu-0")}
+
+
+def test_answer_that_is_older_than_what_the_watch_shows_does_not_count() -> None:
+    cluster = SchedulerCache.of([at_revision(claim("c"), 4)])
+    cluster.assume_claim(at_revision(allocated(claim("c"), allocation("a", "gpu-0"), pod("p")), 3), written=True)
+    assert not cluster.snapshot().allocated.devices
+
+
+def test_failed_attempt_does_not_bring_back_what_was_taken_before_the_watch_showed_more() -> None:
+    cluster = SchedulerCache.of([at_revision(claim("c"), 1)])
+    cluster.assume_claim(at_revision(allocated(claim("c"), allocation("a", "gpu-0"), pod("p")), 3), written=True)
+    attempt = at_revision(allocated(claim("c"), allocation("a", "gpu-1"), pod("p")), 5)
+    cluster.assume_claim(attempt)
+    cluster.apply(at_revision(claim("c"), 4))
+    cluster.forget_claim("default/c", attempt)
+    assert not cluster.snapshot().allocated.devices
+
+
+def test_failed_attempt_does_not_end_the_next_one() -> None:
+    cluster = SchedulerCache.of([claim("c")])
+    attempts = [allocated(claim("c"), allocation("a", f"gpu-{number}"), pod("p")) for number in range(2)]
+    for attempt in attempts:
+        cluster.assume_claim(attempt)
+    assert not cluster.forget_claim("default/c", attempts[0])
+    assert set(cluster.snapshot().allocated.devices) == {DeviceId("gpu.example.com", "a", "gpu-1")}
+
+
+def test_claim_made_anew_has_nothing_of_what_was_written_to_the_one_before() -> None:
+    cluster = SchedulerCache.of([at_revision(claim("c"), 1)])
+    cluster.assume_claim(at_revision(allocated(claim("c"), allocation("a", "gpu-0"), pod("p")), 5), written=True)
+    fresh = at_revision(claim("c"), 4)
+    fresh["metadata"]["uid"] = "second"
+    cluster.apply(fresh)
+    assert not cluster.snapshot().allocated.devices
 
 
 def test_older_claim_event_does_not_end_attempt() -> None:

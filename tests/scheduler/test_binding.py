@@ -284,6 +284,14 @@ async def test_allocation_without_response_is_verified_and_rolled_back() -> None
     assert api.claims["c"]["status"] == {} and api.claims["c"]["metadata"]["finalizers"] == []
 
 
+async def test_release_leaves_a_claim_that_was_made_anew_alone() -> None:
+    fresh = claim(allocation=ALLOCATION, reservedFor=[consumer("a")])
+    fresh["metadata"]["uid"] = "another"
+    api = FakeApi(fresh)
+    await binder(api).unreserver.release([member("a")])
+    assert api.claims["c"] == fresh
+
+
 async def test_release_overrides_write_that_may_be_in_progress() -> None:
     protected = claim()
     protected["metadata"]["finalizers"] = [FINALIZER]

@@ -328,7 +328,7 @@ class SchedulerCache:
         before = self._state.pods.get(path)
         replaced = before is not None and before.key.uid != pod.key.uid
         assumed = self._assumed_pods.get(path)
-        if assumed is not None and (pod.node or replaced or pod.terminal):
+        if assumed is not None and (pod.node or replaced):
             self._end_assumption(path)
         elif assumed is not None:
             pod = pod.bound_to(*assumed)

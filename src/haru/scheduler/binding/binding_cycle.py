@@ -385,8 +385,8 @@ class BindingCycle:
         await self._binder.unreserver.release(
             failed, self._kept_consumers(binding_task, failed), self._to_unnominate(binding_task, failed)
         )
-        for path, write in claim_writes(binding_task.members).items():
-            if path in binding_task.claims and write.pods <= failures.keys():
+        for path in claim_writes(failed):
+            if path in binding_task.claims:
                 self._cluster.forget_claim(namespaced_name(binding_task.claims[path]), binding_task.claims[path])
         for kind, path in _volumes_of(failed) - _volumes_of(m for m in binding_task.members if m not in failed):
             self._cluster.forget_volume(kind, path)
