@@ -1,8 +1,11 @@
 """resourceclaim-controller against the API server."""
 
-import pytest
-from controller_cluster import pod_body
+import asyncio
 
+import pytest
+from controller_cluster import in_virtual_time, pod_body
+
+from haru.client.informer import Informer
 from haru.controllers.objects import CLAIM_TEMPLATES, CLAIMS, PODS
 from haru.kube import kinds
 
@@ -264,6 +267,54 @@ async def test_deleted_claim_never_reserved_is_deallocated(cluster):
 
     async def gone():
         return await cluster.get(CLAIMS, "c") is None
+
+    await cluster.eventually(gone)
+
+
+async def test_claim_that_something_else_protects_is_deallocated_when_it_is_deleted(cluster):
+    await cluster.create(CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
+    await use(cluster, "c", finalizers=(PROTECTED, "example.com/other"))
+    await cluster.start(NAME)
+    await cluster.client.delete(CLAIMS, "c", "ns")
+
+    async def free():
+        claim = await cluster.get(CLAIMS, "c")
+        return claim["metadata"]["finalizers"] == ["example.com/other"] and not claim.get("status")
+
+    await cluster.eventually(free)
+
+
+def test_claim_of_a_pod_that_is_not_heard_of_yet_stays_reserved(monkeypatch):
+    heard = Informer._hear
+
+    def late(informer, type_, obj):
+        if obj["kind"] != "Pod":
+            heard(informer, type_, obj)
+
+    async def scenario(cluster):
+        await cluster.create(CLAIMS, {"metadata": {"name": "c"}, "spec": REQUESTS})
+        await cluster.start(NAME)
+        monkeypatch.setattr(Informer, "_hear", late)
+        before = await use(cluster, "c", await cluster.create(PODS, pod_body("p")))
+        await asyncio.sleep(60)
+        assert await cluster.get(CLAIMS, "c") == before
+
+    in_virtual_time(scenario)
+
+
+async def test_generated_claim_goes_when_another_pod_has_the_name_of_its_own(cluster):
+    """There is no garbage collector here."""
+    await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
+    await cluster.create(PODS, pod_body("p", **USES))
+    await cluster.start(NAME)
+    name = await recorded_claim(cluster)
+    await cluster.kill()
+    await cluster.client.delete(PODS, "p", "ns", grace_period_seconds=0)
+    await cluster.create(PODS, pod_body("p"))
+    await cluster.start(NAME)
+
+    async def gone():
+        return await cluster.get(CLAIMS, name) is None
 
     await cluster.eventually(gone)
 
