@@ -179,8 +179,10 @@ class World:
         """What runs and is to go on running, as it is now."""
         if "runtime" in self._down:
             return
+        # In this order: what begins in between has a process, but nobody has said so yet.
+        pods = self.machine.api.list("pods", "default")
         tasks = self.machine.runtime.tasks()
-        for pod in self.machine.api.list("pods", "default"):
+        for pod in pods:
             living = self.living.get(pod["metadata"]["name"])
             if living is None or living.kind not in STEADY or living.noted is not None or not is_ready(pod):
                 continue
