@@ -384,7 +384,7 @@ class SchedulerCache:
                 state.anti_affinity[path] = pod
             if pod.deleting:
                 state.terminating[path] = pod
-        elif pod.nominated_node and not pod.deleting:
+        elif pod.nominated_node:
             state.nominated[path] = pod
         if pod.group is not None:
             name = pod.group.path

@@ -1,0 +1,70 @@
+"""Nominations that a scheduler finds at its start, and what becomes of those in its memory."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from preemption_objects import nominated
+from scheduler_bench import NS, PODS, Bench, play, state_of
+
+from haru.engine import SchedulerCache
+from haru.engine.state import Nomination, PodKey
+from haru.scheduler.preemption.preemption_executor import PreemptionExecutor
+
+
+@pytest.mark.parametrize(("minimum", "node", "kept"), [(2, "n2", "n2"), (2, "gone", ""), (1, "n2", "")])
+def test_nomination_that_is_found_stays_for_a_member_that_half_a_gang_lacks_while_its_node_is_there(
+    minimum: int, node: str, kept: str
+) -> None:
+    """The node has no room at the moment."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.kill()
+        for name in ("n1", "n2"):
+            await bench.node(name)
+        await bench.gang("g", minimum)
+        await bench.pod("blocks", cpu="4", nodeName="n2")
+        await bench.pod("runs", cpu="4", group="g", nodeName="n1")
+        await bench.pod("waits", cpu="4", group="g")
+        await bench.api.patch(PODS, "waits", {"status": {"nominatedNodeName": node}}, NS, "merge", "status")
+        await bench.start_scheduler()
+        await asyncio.sleep(5)
+        assert await nominated(bench, "waits") == kept
+
+    play(scenario)
+
+
+def pod(name: str, uid: str, node: str = "") -> dict[str, Any]:
+    spec = {"containers": [{"name": "c"}], "nodeName": node}
+    metadata = {"name": name, "namespace": NS, "uid": uid}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {}}
+
+
+def executor(cluster: SchedulerCache) -> tuple[PreemptionExecutor, list[str]]:
+    told: list[str] = []
+    status: Any = SimpleNamespace(unnominated=lambda obj: told.append(obj["metadata"]["uid"]))
+    evictor: Any = None
+    return PreemptionExecutor(state_of(cluster), evictor, status, lambda: None), told
+
+
+def test_nomination_of_a_pod_that_is_gone_takes_nothing_from_the_next_one_of_its_name() -> None:
+    cluster = SchedulerCache.of([pod("p", "new")])
+    cluster.nominate([Nomination(PodKey(NS, "p", "new"), "n1", 0)])
+    preemption, told = executor(cluster)
+    preemption.remove_nomination(PodKey(NS, "p", "old"))
+    assert told == [] and list(cluster.snapshot().pod_index.nominations) == ["default/p"]
+    preemption.remove_nomination(PodKey(NS, "p", "new"))
+    assert told == ["new"] and not cluster.snapshot().pod_index.nominations
+
+
+def test_renewed_nomination_waits_for_victims_of_the_old_one_that_still_exist() -> None:
+    keys = {name: PodKey(NS, name, name) for name in ("p", "there", "gone", "anew", "next")}
+    cluster = SchedulerCache.of([pod("p", "p"), pod("there", "there", "n1"), pod("anew", "another", "n1")])
+    old = Nomination(keys["p"], "n1", 0, evictions=frozenset([keys["there"], keys["gone"], keys["anew"]]))
+    cluster.nominate([old])
+    preemption, _ = executor(cluster)
+    renewed = preemption._with_pending_evictions(Nomination(keys["p"], "n1", 0, evictions=frozenset([keys["next"]])))
+    assert renewed.evictions == {keys["there"], keys["next"]}
