@@ -175,6 +175,46 @@ for component in ("scheduler", "controllers"):
         ([component, "--log-format", "xml"], ["--log-format", "xml", "json"]),
         ([component, "--secure-port", "x"], ["--secure-port", '"x"', "0 to 65535"]),
     ]
+for flag, value in (
+    ("bind-address", "127.0.0.1"),
+    ("host", "a"),
+    ("requestheader-client-ca-file", "file"),
+    ("requestheader-group-headers", "X"),
+    ("session-duration", "12h"),
+    ("tls-cert-file", "file"),
+):
+    CASES.append(
+        (["dashboard", f"--{flag}={value}"], [f"--{flag}: Forbidden without --secure-port, the port of HTTPS"])
+    )
+CASES += [
+    (
+        ["dashboard", "--secure-port=0", "--requestheader-uid-headers=X"],
+        ["--requestheader-uid-headers: Forbidden without --requestheader-client-ca-file"],
+    ),
+    (["dashboard", "--secure-port=0", "--cert-dir=file"], ['--cert-dir: Invalid value: "file": name a directory']),
+    (
+        ["dashboard", "--secure-port=0", "--requestheader-client-ca-file=file"],
+        ['--requestheader-client-ca-file: Invalid value: "file": it holds no certificate in PEM'],
+    ),
+    (
+        ["dashboard", "--secure-port=0", "--tls-cert-file=file", "--tls-private-key-file=broken.yaml"],
+        ["--tls-cert-file and --tls-private-key-file", '"file" and "broken.yaml"', "no certificate with its key"],
+    ),
+    (["explain", "serve", "--cert-dir=file"], ['--cert-dir: Invalid value: "file": name a directory']),
+    (["install", "--image", ""], ['--image: Invalid value: "": write NAME or NAME:TAG']),
+    (["install", "--image", "Haru"], ['--image: Invalid value: "Haru"', "registry.example.com/haru"]),
+    (["scheduler", "--leader-elect-resource-name", " "], ["--leader-elect-resource-name", '" "', "name of an object"]),
+    (
+        ["controllers", "--leader-elect-resource-namespace", "a.b"],
+        ["--leader-elect-resource-namespace", '"a.b"', "name of a namespace"],
+    ),
+    (["scheduler", "--partition-node-taint", "a:Never"], ["--partition-node-taint: ", "a:Never"]),
+    (["scheduler", "--partition-node-selector", "a in"], ["--partition-node-selector: "]),
+    (["scheduler", "--partition-pool", " "], ['--partition-pool: Invalid value: " ": write a name']),
+    (["signer", "serve", "--issuer", ""], ['--issuer: Invalid value: "": write the issuer of tokens']),
+    (["signer", "serve", "--issuer", "://x"], ['--issuer: Invalid value: "://x"', "best as an https URL"]),
+    (["apiserver", "--service-account-issuer", " "], ['--service-account-issuer: Invalid value: " "']),
+]
 CASES += [(["controllers", "--controllers", "jobs"], ["--controllers", "jobs", "job-controller"])]
 for command, flag, duration in (
     ("apiserver --etcd-servers=http://x", "etcd-compaction-interval", "-1m"),

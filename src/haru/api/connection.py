@@ -58,9 +58,14 @@ def connect(
     try:
         return ApiClient.from_kubeconfig(paths, context, user_agent=user_agent, multiplexed=multiplexed)
     except KubeconfigError as error:
-        raise ClusterError(str(error)) from error
+        raise ClusterError(f"{_flag(where)}{error}") from error
     except (OSError, ValueError, LookupError) as error:
-        raise ClusterError(f"{os.pathsep.join(map(str, paths))}: {error}") from error
+        raise ClusterError(f"{_flag(where)}{os.pathsep.join(map(str, paths))}: {error}") from error
+
+
+def _flag(where: str) -> str:
+    """What a message about a kubeconfig begins with: the flag that names it, where that is not the usual one."""
+    return f"{where}: " if where.startswith("--") and where != "--kubeconfig" else ""
 
 
 def usage_file(kubeconfig: Path | None, context: str | None, where: str = "kubeconfig") -> Path:

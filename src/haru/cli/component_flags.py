@@ -45,6 +45,7 @@ def add_election_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-leader-elect", action="store_true", help="the same as --leader-elect=false")
     parser.add_argument(
         "--leader-elect-resource-name",
+        type=_object_name,
         metavar="NAME",
         help="name of the Lease; with kube-scheduler's name this scheduler and kube-scheduler never run at once",
     )
@@ -52,6 +53,7 @@ def add_election_arguments(parser: argparse.ArgumentParser) -> None:
         "--leader-elect-resource-namespace",
         "--leader-elect-namespace",
         dest="leader_elect_namespace",
+        type=_namespace_name,
         metavar="NAMESPACE",
         help="namespace of the Lease (default kube-system)",
     )
@@ -77,3 +79,22 @@ def parse_gates(text: str, minor: int = 0) -> FeatureGates:
         return FeatureGates.parse(text, minor or NEWEST)
     except ValueError as error:
         raise UsageError(f"--feature-gates: {error}") from error
+
+
+def _object_name(text: str) -> str:
+    """The name of an object, for argparse."""
+    from haru.kube.names import is_dns1123_subdomain
+
+    if is_dns1123_subdomain(text):
+        remedy = "write the name of an object, such as haru-scheduler"
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": {remedy}')
+    return text
+
+
+def _namespace_name(text: str) -> str:
+    """The name of a namespace, for argparse."""
+    from haru.kube.names import is_dns1123_label
+
+    if is_dns1123_label(text):
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write the name of a namespace, such as kube-system')
+    return text

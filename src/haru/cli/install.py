@@ -32,7 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "in place of kube-scheduler; dashboard: the page for a cluster's people; explain-api: the resident answer for "
         "tenants; explain-publish: annotates pods of other schedulers with why they wait",
     )
-    parser.add_argument("--image", metavar="NAME[:TAG]", default="", help="image to run (default haru:VERSION)")
+    parser.add_argument(
+        "--image", type=_image, metavar="NAME[:TAG]", default="", help="image to run (default haru:VERSION)"
+    )
     parser.add_argument(
         "--dry-run", action="store_true", help="check the cluster, print the manifests as YAML, write nothing"
     )
@@ -46,6 +48,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="0s",
         help="how long to wait until pods are available, or everything is deleted (default 0s)",
     )
+
+
+def _image(text: str) -> str:
+    """The name of an image, for argparse."""
+    from haru.kube.image_names import ImageNameError, parse_image_name
+
+    try:
+        parse_image_name(text)
+    except ImageNameError:
+        remedy = "write NAME or NAME:TAG, such as registry.example.com/haru:0.1.0"
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": {remedy}') from None
+    return text
 
 
 def run(options: argparse.Namespace) -> int:

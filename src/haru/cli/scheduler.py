@@ -196,19 +196,30 @@ def _partition(options: argparse.Namespace, configured: Partition) -> Partition:
     """The partition of the configuration, each part of it replaced where a flag names it."""
     from haru.engine.state import partition_from
 
-    given = {
-        "nodeSelector": options.partition_node_selector,
-        "nodeTaint": options.partition_node_taint,
-        "pools": options.partition_pool,
-        "drivers": options.partition_driver,
-        "deviceClasses": options.partition_device_class,
-    }
-    try:
-        return partition_from(
-            configured.as_dict() | {name: value for name, value in given.items() if value is not None}
-        )
-    except ValueError as error:
-        raise UsageError(f"--partition-…: {error}") from error
+    found = configured.as_dict()
+    for flag, name in _PARTITION.items():
+        value = getattr(options, f"partition_{flag.replace('-', '_')}")
+        if value is None:
+            continue
+        blank = next((text for text in value if not text.strip()), None) if isinstance(value, list) else None
+        try:
+            if blank is not None:
+                raise ValueError(f'Invalid value: "{blank}": write a name')
+            partition_from({name: value})
+        except ValueError as error:
+            raise UsageError(f"--partition-{flag}: {error}") from error
+        found[name] = value
+    return partition_from(found)
+
+
+_PARTITION = {
+    "node-selector": "nodeSelector",
+    "node-taint": "nodeTaint",
+    "pool": "pools",
+    "driver": "drivers",
+    "device-class": "deviceClasses",
+}
+"""The parts of a partition by their flags (after `--partition-`)."""
 
 
 def _profiles(options: argparse.Namespace) -> Configuration:

@@ -37,19 +37,6 @@ def add_certificate_arguments(
     group.add_argument("--cert-dir", type=Path, metavar="DIR", help=directory)
 
 
-def check_certificate_files(flags: argparse.Namespace, authorities: str = "") -> None:
-    """Check that the flags name certificate and key, or neither, and files that exist. Raises UsageError.
-
-    `authorities`: the flag that names those of clients.
-    """
-    if bool(flags.tls_cert_file) != bool(flags.tls_private_key_file):
-        raise UsageError("--tls-cert-file and --tls-private-key-file go together: name both, or none")
-    for name in filter(None, ("tls_cert_file", "tls_private_key_file", authorities)):
-        file = getattr(flags, name)
-        if file is not None and not file.is_file():
-            raise UsageError(f'--{name.replace("_", "-")}: Invalid value: "{file}": there is no such file')
-
-
 def add_serving_arguments(parser: argparse.ArgumentParser, port: int) -> None:
     """The flags; `port` is the default of --secure-port."""
     group = parser.add_argument_group(
@@ -113,6 +100,33 @@ def serving_options(flags: argparse.Namespace, port: int) -> ServingOptions | No
         denied_seconds=denied,
         always_allowed=ALWAYS_ALLOWED_PATHS if paths is None else [path for path in paths.split(",") if path],
     )
+
+
+def check_certificate_files(flags: argparse.Namespace, *authorities: str) -> None:
+    """Look at the files of certificates that flags name, `authorities` among them. Raises UsageError."""
+    import ssl
+
+    if bool(flags.tls_cert_file) != bool(flags.tls_private_key_file):
+        raise UsageError("--tls-cert-file and --tls-private-key-file go together: name both, or none")
+    for name in ("tls_cert_file", "tls_private_key_file", *authorities):
+        file, flag = getattr(flags, name), f"--{name.replace('_', '-')}"
+        if file is not None and not file.is_file():
+            raise UsageError(f'{flag}: Invalid value: "{file}": there is no such file')
+        try:
+            if file is not None and name in authorities:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cafile=file)
+        except (OSError, ssl.SSLError) as error:
+            why = "it holds no certificate in PEM; name the file of an authority"
+            raise UsageError(f'{flag}: Invalid value: "{file}": {why}') from error
+    try:
+        if flags.tls_cert_file:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(flags.tls_cert_file, flags.tls_private_key_file)
+    except (OSError, ssl.SSLError) as error:
+        pair = f'"{flags.tls_cert_file}" and "{flags.tls_private_key_file}"'
+        why = "no certificate with its key, in PEM, can be read"
+        raise UsageError(f"--tls-cert-file and --tls-private-key-file: Invalid values: {pair}: {why}") from error
+    if flags.cert_dir is not None and flags.cert_dir.exists() and not flags.cert_dir.is_dir():
+        raise UsageError(f'--cert-dir: Invalid value: "{flags.cert_dir}": name a directory')
 
 
 def port_number(text: str) -> int:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from haru.cli.duration_flags import whole_seconds
 from haru.cli.main import UsageError
 from haru.cli.number_flags import number
+from haru.cli.token_flags import issuer
 
 if TYPE_CHECKING:
     from haru.signer.run import SignerOptions
@@ -65,7 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="interval of automatic key rotation (default: never)",
     )
     serve.add_argument(
-        "--issuer", action="append", default=[], metavar="URL", help="sign only tokens of this issuer; may be repeated"
+        "--issuer",
+        action="append",
+        type=issuer,
+        default=[],
+        metavar="URL",
+        help="sign only tokens of this issuer; may be repeated",
     )
     serve.add_argument(
         "--socket-mode", choices=("0600", "0660"), default="0600", help="mode of the socket (default 0600)"

@@ -18,6 +18,7 @@ def add_token_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--service-account-issuer",
         action="append",
+        type=issuer,
         metavar="URL",
         help="issuer of tokens; may be repeated: new tokens have the first one, tokens of the others are accepted too",
     )
@@ -82,6 +83,19 @@ def token_files_of(flags: argparse.Namespace) -> AccountTokenFiles:
         "lookup": flags.service_account_lookup,
     }
     return AccountTokenFiles(**{name: value for name, value in given.items() if value is not None})
+
+
+def issuer(text: str) -> str:
+    """An issuer of tokens, for argparse; what has a colon is a URL (RFC 7519)."""
+    from urllib.parse import urlsplit
+
+    try:
+        valid = bool(text.strip()) and (":" not in text or bool(urlsplit(text).scheme))
+    except ValueError:
+        valid = False
+    if not valid:
+        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write the issuer of tokens, best as an https URL')
+    return text
 
 
 def truth(text: str) -> bool:
