@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from haru.node.dra.devices import DevicesError, NoDevices, Prepared
 __all__ = ["loop_time"]
 Obj = dict[str, Any]
 ERRORS = [OSError("no route"), StatusError(503, "ServiceUnavailable", "not yet")]
+SILENT = TimeoutError("no answer for long")
 
 
 class Claimed(NoDevices):
@@ -35,9 +37,10 @@ class Claimed(NoDevices):
         return Prepared()
 
 
-@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("error", [*ERRORS, SILENT])
 def test_crashed_container_is_started_again_and_told_of_later(tmp_path: Path, error: Exception) -> None:
     async def away(*_: Any, **__: Any) -> Obj:
+        await asyncio.sleep(3600 if error is SILENT else 0)
         raise error
 
     def count(made: Node) -> int:
@@ -54,7 +57,7 @@ def test_crashed_container_is_started_again_and_told_of_later(tmp_path: Path, er
                 await made.until(lambda starts=starts: made.runtime.starts["main"] == starts, 60)  # type: ignore[misc]
             assert count(made) == 0
             del made.api.patch  # type: ignore[attr-defined]
-            await made.until(lambda: count(made) == 2, 60)
+            await made.until(lambda: count(made) == 2, 60 if error is not SILENT else 4000)
 
     virtual_time.run(work())
 

@@ -369,13 +369,19 @@ def test_container_missing_in_one_list_is_not_started_again(tmp_path: Path) -> N
 
 def test_created_but_unstarted_container_is_removed_before_next(tmp_path: Path) -> None:
     runtime = SlowRuntime(random.Random(0), 0.0)
+    create = runtime.create_container
+
+    async def create_stuck(*arguments: Any) -> str:
+        id_ = await create(*arguments)
+        runtime.held[id_].busy = "starting"  # and never comes to it
+        return id_
 
     async def work() -> None:
+        runtime.create_container = create_stuck  # type: ignore[method-assign]
         async with node(runtime, tmp_path) as made:
-            while not any(one.state == CREATED for one in runtime.held.values()):  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+            await made.until(lambda: runtime.held)
             (first,) = runtime.held.values()
-            first.busy = "starting"  # and never comes to it
+            runtime.create_container = create  # type: ignore[method-assign]
             await made.until(lambda: made.worker is not None and "main" in made.worker._starts.reasons, 60)
             first.busy = ""
             await made.until(lambda: runtime.running("main"), 60)

@@ -28,6 +28,8 @@ BOOT: Final = ["boot the node's machine"]
 """A step's change: all that runs on the node ends, and its agent is started with another boot id."""
 REMOVE_IMAGE: Final = "remove the image"
 """With a name: a step's change, which takes an image from the node's runtime."""
+PAUSE_SERVER: Final = "pause the API server"
+"""With seconds: a step's change, during which nobody gets an answer."""
 UID_OF: Final = "UID-OF-"
 """With a pod's name behind it: stands for the uid of this pod."""
 

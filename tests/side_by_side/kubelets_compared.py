@@ -19,6 +19,7 @@ import difflib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ import yaml
 from benchmarks.control_planes import free_port, haru_program, serving
 from benchmarks.processes import started
 from kubectl_answers import QUESTIONS, answer
-from kubelet_cases import BOOT, CASES, DIRECTORY, NODE, PORT, REMOVE_IMAGE, RESTART, UID_OF, Step
+from kubelet_cases import BOOT, CASES, DIRECTORY, NODE, PAUSE_SERVER, PORT, REMOVE_IMAGE, RESTART, UID_OF, Step
 from machine_boot import boot, unmount_below, with_boot_id
 from manifests import Obj
 
@@ -86,6 +87,8 @@ class Side:
     name: str
     kubeconfig: Path
     home: Path
+    server: int = 0
+    """The process of the API server."""
     agent: list[subprocess.Popen[bytes]] = field(default_factory=list)
     """Its process."""
     containerd: list[Containerd] = field(default_factory=list)
@@ -139,6 +142,10 @@ class Side:
                 self.restart(boots=change == BOOT)
             elif change[0] == REMOVE_IMAGE:
                 self.containerd[0].ctr("images", "rm", "--sync", change[1])
+            elif change[0] == PAUSE_SERVER:
+                os.kill(self.server, signal.SIGSTOP)
+                time.sleep(float(change[1]))
+                os.kill(self.server, signal.SIGCONT)
             elif change[0] in QUESTIONS:
                 words = [PORT.sub(lambda found: _PORTS[self.name] + found[2], word) for word in change]
                 kubectl = ["kubectl", f"--kubeconfig={self.kubeconfig}", "-n", namespace]
@@ -298,7 +305,8 @@ def nodes(programs: Path, home: Path) -> Iterator[tuple[Side, Side]]:
                 str(programs / "kube-apiserver"), ["--allow-privileged", "--kubelet-preferred-address-types=InternalIP"]
             )
         )
-        sides = tuple(Side(name, server.kubeconfig, home / name) for name in ("kubelet", "haru"))
+        pid = server.processes["apiserver"]
+        sides = tuple(Side(name, server.kubeconfig, home / name, pid) for name in ("kubelet", "haru"))
         for side in sides:
             (side.home / "host").mkdir(parents=True)
             for name, disk in _DISKS.items():
@@ -420,7 +428,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = options.case or list(CASES)
     with tempfile.TemporaryDirectory(prefix="kc-") as home, nodes(options.kubernetes, Path(home)) as sides:
         # One that ends pods of its node, or starts its agent again, does so alone: others would see it.
-        alone = [name for name in names if name.startswith(("pressure", "again", "preempt", "boot"))]
+        alone = [name for name in names if name.startswith(("pressure", "again", "preempt", "boot", "away"))]
         others = [name for name in names if name not in alone]
         batches = [others[first : first + BATCH] for first in range(0, len(others), BATCH)]
         batches += [[name] for name in alone]

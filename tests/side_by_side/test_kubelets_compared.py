@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from kubectl_answers import QUESTIONS
-from kubelet_cases import BOOT, CASES, REMOVE_IMAGE, RESTART
+from kubelet_cases import BOOT, CASES, PAUSE_SERVER, REMOVE_IMAGE, RESTART
 from kubelets_compared import Side, plain, told
 from manifests import Obj
 
@@ -53,4 +53,14 @@ def test_steps_of_case_are_objects_or_words_of_kubectl(name: str) -> None:
         if isinstance(change, dict):
             assert {"apiVersion", "kind", "metadata"} <= change.keys()
         elif change not in (RESTART, BOOT):
-            assert change[0] in ("delete", "patch", "debug", "annotate", "label", "wait", REMOVE_IMAGE, *QUESTIONS)
+            assert change[0] in (
+                "delete",
+                "patch",
+                "debug",
+                "annotate",
+                "label",
+                "wait",
+                PAUSE_SERVER,
+                REMOVE_IMAGE,
+                *QUESTIONS,
+            )

@@ -61,7 +61,7 @@ class PodWorker:
         self._killer = ContainerKiller(context, self.wake)
         self._prober = Prober(context.handler_runner, context.recorder, self.wake)
         self._failed_mounts = FailedMounts(context.recorder)
-        self._status_manager = StatusManager(context)
+        self._status_manager = StatusManager(context, self.wake)
         self._sandboxes = Sandboxes(context)
         self._resizer = PodResizer(context, self._sandboxes)
         self._cleanup = PodCleanup(context, self._sandboxes, uid)
@@ -157,6 +157,7 @@ class PodWorker:
             self._end.is_cleaned = True
             self._prober.close()
             self._killer.close()
+            self._status_manager.close()
             self._context.objects.forget(self.uid)
             self._context.allocations.forget(self.uid)
             self._starter.forget(self.uid)
