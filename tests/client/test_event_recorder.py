@@ -1,5 +1,6 @@
 import asyncio
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from fake_api import FakeApi
@@ -7,6 +8,7 @@ from fake_api import FakeApi
 from haru.client.api import ApiClient
 from haru.client.events import Correlator, EventRecorder
 from haru.kube.container_events import container_of, image_was_pulled
+from haru.kube.errors import StatusError
 
 POD = {
     "apiVersion": "v1",
@@ -135,6 +137,31 @@ async def test_recording_malformed_object_never_raises(api, recorder):
     assert recorder.dropped == 2
     assert [len(e["message"]) for e in events(api) if e["message"].startswith("mmm")] == [1024]
     assert [e["message"] for e in events(api)][-1] == "kept"
+
+
+@pytest.mark.parametrize(
+    ("failures", "tries", "dropped"),
+    [
+        ([ConnectionError()], 2, 0),
+        ([TimeoutError(), StatusError(409, "AlreadyExists", "it was written all the same")], 2, 0),
+        ([ConnectionError()] * 20, 12, 1),
+        ([StatusError(403, "Forbidden", "no")], 1, 1),
+    ],
+)
+async def test_event_is_written_once_when_the_api_is_back(monkeypatch, failures, tries, dropped):
+    names = []
+
+    async def create(kind, event):
+        names.append(event["metadata"]["name"])
+        if failures:
+            raise failures.pop(0)
+
+    monkeypatch.setattr("haru.client.events._PAUSE_SECONDS", 0.0)
+    recorder = EventRecorder(SimpleNamespace(create=create), "tests", instance="t")
+    recorder.event(POD, "Normal", "Started", "it runs")
+    await recorder.flush()
+    assert (len(names), len(set(names)), recorder.dropped) == (tries, 1, dropped)
+    await recorder.close()
 
 
 def test_event_outside_event_loop_is_dropped(api):

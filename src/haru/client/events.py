@@ -3,7 +3,7 @@
 Recording never blocks and never raises: events go through a bounded queue to a task that writes them. The same event
 again raises `count` of the one that stands, or that waits to be written; many similar ones of an object are folded into
 one; an object that keeps causing events is held to a trickle.
-Source: client-go `tools/record` (10 similar in 10 minutes; bursts of 25, then one every 5 minutes).
+Source: client-go `tools/record` (10 similar in 10 minutes; bursts of 25, then one every 5 minutes; 12 tries).
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ _SIMILAR_SECONDS = 600.0
 _BURST = 25.0
 _REFILL_PER_SECOND = 1 / 300
 _MAX_MESSAGE = 1024
+_TRIES = 12
+_PAUSE_SECONDS = 10.0
+"""How often an event is tried to be written to an API that does not answer, and after what pauses."""
 
 
 @dataclass(slots=True)
@@ -69,6 +72,8 @@ class _Waiting:
     first: datetime
     last: datetime
     count: int = 1
+    name: str = ""
+    """Once it was tried to write it."""
 
 
 Key = tuple[str | None, ...]
@@ -216,7 +221,7 @@ class EventRecorder:
             key = await self._queue.get()
             waiting = self._waiting.pop(key)
             try:
-                await self._write(key, waiting)
+                await self._write_patiently(key, waiting)
             except (StatusError, OSError) as error:
                 self.dropped += waiting.count
                 _log.debug("event %s was not written: %s", waiting.event["reason"], error)
@@ -226,6 +231,16 @@ class EventRecorder:
             finally:
                 self._queue.task_done()
                 self._has_told = self._has_told and not self._queue.empty()
+
+    async def _write_patiently(self, key: Key, waiting: _Waiting) -> None:
+        """Write an event; again, under its name, while the API does not answer."""
+        for _ in range(_TRIES - 1):
+            try:
+                return await self._write(key, waiting)
+            except OSError as error:
+                _log.debug("event %s is not written yet: %s", waiting.event["reason"], error)
+                await asyncio.sleep(_PAUSE_SECONDS)
+        return await self._write(key, waiting)
 
     async def _write(self, key: Key, waiting: _Waiting) -> None:
         event, message = waiting.event, waiting.event["message"]
@@ -242,15 +257,23 @@ class EventRecorder:
             else:
                 known.count += waiting.count
                 return
-        self._number += 1
-        stamp = f"{int(waiting.first.timestamp() * 1e6) + self._number:x}"
-        name = f"{about.get('name', '')[:220]}.{stamp}"
+        name, is_first = waiting.name or self._new_name(waiting), not waiting.name
+        waiting.name = name
         body = {**event, "metadata": {"name": name, "namespace": namespace, **event.get("metadata", {})}}
         # eventTime: events.k8s.io/v1 requires it, and strict clients do not read lists where it is missing.
         body |= {"firstTimestamp": format_time(waiting.first), "lastTimestamp": last, "count": waiting.count}
         body["eventTime"] = format_micro_time(waiting.first)
-        await self._client.create(self._kind, {"apiVersion": "v1", "kind": "Event", **body})
+        try:
+            await self._client.create(self._kind, {"apiVersion": "v1", "kind": "Event", **body})
+        except StatusError as error:
+            if is_first or error.code != 409:
+                raise  # else it was written when nobody heard the answer
         self._written[key] = _Written(name, waiting.count)
+
+    def _new_name(self, waiting: _Waiting) -> str:
+        self._number += 1
+        stamp = f"{int(waiting.first.timestamp() * 1e6) + self._number:x}"
+        return f"{waiting.event['involvedObject'].get('name', '')[:220]}.{stamp}"
 
 
 def _key(event: Obj) -> Key:
