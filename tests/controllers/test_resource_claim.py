@@ -105,6 +105,21 @@ async def test_created_but_unrecorded_claim_is_reused(cluster):
     assert len(await cluster.items(CLAIMS)) == 1
 
 
+async def test_generated_claim_that_is_being_deleted_is_not_taken_for_the_pod(cluster):
+    await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
+    await cluster.create(PODS, pod_body("p", **USES))
+    await cluster.start(NAME)
+    first = await recorded_claim(cluster)
+    await cluster.kill()
+    live = await cluster.get(CLAIMS, first)
+    live["metadata"]["finalizers"] = ["example.com/other"]
+    await cluster.client.update(CLAIMS, live)
+    await cluster.client.delete(CLAIMS, first, "ns")
+    await cluster.set_status(PODS, "p", {"resourceClaimStatuses": None})
+    await cluster.start(NAME)
+    assert await recorded_claim(cluster) != first
+
+
 async def test_deleted_generated_claim_is_created_again(cluster):
     await cluster.create(CLAIM_TEMPLATES, TEMPLATE)
     await cluster.create(PODS, pod_body("p", **USES))

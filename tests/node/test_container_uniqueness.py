@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -241,13 +242,20 @@ def test_pod_whose_sandbox_has_gone_is_told_of_a_new_one(tmp_path: Path) -> None
     assert virtual_time.run(work()) == ["Pod sandbox changed, it will be killed and re-created."]
 
 
-def test_container_whose_image_can_not_be_pulled_says_so_as_in_kubernetes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hours", [0, 1, -1], ids=["", "the clock jumps forward", "the clock jumps back"])
+def test_container_whose_image_can_not_be_pulled_says_so_as_in_kubernetes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
     runtime = SlowRuntime(random.Random(1), 0.0)
+    clock, ahead = time.time, [0.0]
+    monkeypatch.setattr("time.time", lambda: clock() + ahead[0])
 
     async def image(name: str) -> None:
         return None
 
     async def pull(*_: Any) -> str:
+        # Once it is noted when the next attempt is due, and before that.
+        asyncio.get_running_loop().call_later(0.05, ahead.__setitem__, 0, 3600.0 * hours)
         raise CriError("pull_image", "UNAVAILABLE", "no such host")
 
     runtime.image, runtime.pull = image, pull  # type: ignore[assignment,attr-defined]

@@ -288,6 +288,23 @@ def test_unavailable_driver_is_retried(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(asked) == 4
 
 
+def test_devices_of_prepared_claims_are_known_after_a_restart(tmp_path: Path) -> None:
+    class Registry:
+        def get(self, driver: str) -> Any:
+            return self
+
+        async def prepare(self, claims: Sequence[Claim]) -> dict[str, list[Device]]:
+            return {claim.uid: [Device(request_names=["r"], pool_name="p", device_name="x")] for claim in claims}
+
+    def manager() -> DeviceManager:
+        return DeviceManager(None, Registry(), tmp_path, "node-a", DraMetrics())  # type: ignore[arg-type]
+
+    asyncio.run(manager()._prepare([ClaimInfo("default", "c", "u", drivers={"d": ()})], "pod"))
+    restarted = manager()
+    restarted.load()
+    assert restarted.pods_with_device("d", "p", "x") == ["pod"]
+
+
 def test_claim_infos_round_trip_and_are_released_with_last_pod() -> None:
     infos = ClaimInfos()
     infos.begin(ClaimInfo("ns", "c", "u", drivers={"d": ()}), "p1")
@@ -302,6 +319,14 @@ def test_claim_infos_round_trip_and_are_released_with_last_pod() -> None:
     assert infos.release("ns/c", "p1") is None
     assert infos.release("ns/c", "p1") is None
     assert infos.release("ns/c", "p2") is infos.get("ns/c")
+
+
+def test_claim_that_its_driver_has_not_given_back_is_prepared_again_for_the_next_pod() -> None:
+    infos, claim = ClaimInfos(), ClaimInfo("ns", "c", "u", drivers={"d": ()})
+    infos.begin(claim, "p1")
+    infos.finish("ns/c")
+    assert infos.release("ns/c", "p1") is not None
+    assert not infos.begin(claim, "p2").is_prepared
 
 
 def test_containers_get_devices_of_their_extended_resource_mappings() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from haru.clock import Clock
 from haru.secure_serving.http import Request
 from haru.service_proxy.health import PATIENCE_SECONDS, ProxyHealth
 
@@ -24,11 +25,13 @@ class Play:
 
     def __init__(self) -> None:
         self.at = datetime(2026, 1, 2, tzinfo=UTC)
-        self.health = ProxyHealth(lambda: self.at)
+        self.passed = 0.0
+        self.health = ProxyHealth(Clock(lambda: self.at, lambda: self.passed))
         self.health.node = NODE
 
     def later(self, seconds: float) -> None:
         self.at += timedelta(seconds=seconds)
+        self.passed += seconds
 
     def ask(self, path: str) -> tuple[int, Obj]:
         answer = self.health.health_routes()[path](Request({"path": path, "headers": []}, nothing))
@@ -56,6 +59,18 @@ def test_proxy_is_well_until_a_change_has_waited_for_too_long() -> None:
     assert told == {**late, "currentTime": "2026-01-02T00:04:00Z", "status": {"IPv4": late, "IPv6": late}}
     play.health.synced(0.1, full=False)
     assert play.codes() == [200, 200]
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_clock_that_jumps_makes_no_change_wait_longer_or_shorter(hours: int) -> None:
+    play = Play()
+    play.health.synced(0.5, full=True)
+    play.health.queued()
+    play.at += timedelta(hours=hours)
+    play.later(PATIENCE_SECONDS - 1)
+    assert play.codes() == [200, 200]
+    play.later(1)
+    assert play.codes() == [503, 503]
 
 
 @pytest.mark.parametrize(

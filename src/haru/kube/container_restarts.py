@@ -77,7 +77,7 @@ def _matches(rule: Mapping[str, Any], exit_code: int) -> bool:
 
 
 class CrashLoop:
-    """Pauses of one pod's containers; times in seconds since the epoch."""
+    """Pauses of one pod's containers or images; times in seconds of one clock."""
 
     def __init__(self, first: float = FIRST_SECONDS, longest: float = LONGEST_SECONDS) -> None:
         self._first, self._longest = first, longest

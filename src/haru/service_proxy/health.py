@@ -6,13 +6,12 @@ going, too, so that load balancers leave it in time. Source: kube-proxy's health
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
 import orjson
 
-from haru.clock import utc_now
+from haru.clock import SYSTEM, Clock
 from haru.kube.meta import Obj, is_being_deleted
 from haru.kube.names import format_time
 from haru.secure_serving.component import Route
@@ -26,9 +25,9 @@ _GOING: Final = "ToBeDeletedByClusterAutoscaler"
 class ProxyHealth:
     """What a proxy has been told, and what it has written."""
 
-    def __init__(self, now: Callable[[], datetime] = utc_now) -> None:
-        self._now = now
-        self._waits_since: datetime | None = None
+    def __init__(self, clock: Clock = SYSTEM) -> None:
+        self._now, self._monotonic = clock.now, clock.monotonic
+        self._waits_since: float | None = None
         self._synced: datetime | None = None
         self.node: Obj | None = None
         """The proxy's Node as it was last seen."""
@@ -36,7 +35,8 @@ class ProxyHealth:
 
     def queued(self) -> None:
         """Something has changed."""
-        self._waits_since = self._waits_since or self._now()
+        if self._waits_since is None:
+            self._waits_since = self._monotonic()
         self.metrics.queued(self._now().timestamp())
 
     def synced(self, seconds: float, *, full: bool) -> None:
@@ -48,7 +48,7 @@ class ProxyHealth:
     def is_well(self) -> bool:
         """Whether no change waits for too long."""
         waits = self._waits_since
-        late = waits is not None and (self._now() - waits).total_seconds() >= PATIENCE_SECONDS
+        late = waits is not None and self._monotonic() - waits >= PATIENCE_SECONDS
         return self._synced is None or not late
 
     @property

@@ -148,7 +148,7 @@ class ImageManager:
     async def _pull(
         self, pod: Obj, about: Obj, name: str, sources: ReferencedObjects, sandbox: cri.PodSandboxConfig
     ) -> cri.Image:
-        uid, now = pod["metadata"]["uid"], time.time()
+        uid, now = pod["metadata"]["uid"], time.monotonic()
         pulls = self._pulls.get(uid) or _Pulls()
         wait, _ = pulls.pauses.wait(name, pulls.failed.get(name, 0.0), now)
         if wait > 0:
@@ -167,7 +167,7 @@ class ImageManager:
                 failure = error.details
                 continue
             if found is not None:
-                self._tell(about, "Normal", "Pulled", image_was_pulled(name, time.time() - now, found.size))
+                self._tell(about, "Normal", "Pulled", image_was_pulled(name, time.monotonic() - now, found.size))
                 return found
         self._pulls[uid] = pulls
         pulls.pauses.started(name, pulls.failed.get(name, now), now)

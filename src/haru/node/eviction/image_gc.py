@@ -28,7 +28,7 @@ _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 
 @dataclass(frozen=True, slots=True)
 class ImageRecord:
-    """An image of the runtime, with times of the wall clock; `used` is 0 for one that was never used."""
+    """An image of the runtime, with times of a clock that never jumps; `used` is 0 for one that was never used."""
 
     first_seen: float
     used: float = 0.0
@@ -86,7 +86,7 @@ class ImageCollector:
     options: ImageGcOptions
     pods: Callable[[], Sequence[Obj]]
     tell: Callable[[EventType, str, str], None]
-    now: Callable[[], float] = time.time
+    now: Callable[[], float] = time.monotonic
     _records: dict[str, ImageRecord] = field(default_factory=dict)
     _began: float = 0.0
 

@@ -76,7 +76,7 @@ class DueStarts:
 
     async def start_all(self, pod: Obj, seen: SeenPod, plan: Plan, inputs: PodInputs) -> float:
         """Start the containers that are due; seconds until the next ones are."""
-        options, now = self._context.options, time.time()
+        options, now = self._context.options, time.monotonic()
         wait = options.intervals.resync_seconds if plan.wake_after is None else plan.wake_after
         for name in plan.crashing:
             self._context.recorder.event(container_of(pod, name), "Warning", "BackOff", _backed_off(pod, name))
@@ -95,7 +95,7 @@ class DueStarts:
             except StartError as error:
                 self.reasons[name] = error.reason, str(error)
                 pause = RETRY_SECONDS if error.wait is None else max(error.wait, 0.1)
-                self._retry_at[name] = time.time() + pause
+                self._retry_at[name] = time.monotonic() + pause
                 wait = min(wait, pause)
                 self._wake()
             except DevicesError as error:
