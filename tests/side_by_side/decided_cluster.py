@@ -14,7 +14,7 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
-from decision_verdicts import devices_of, made_for
+from decision_verdicts import devices_of, made_for, of_containers, of_node
 from manifests import NAMESPACE, Obj, obj
 from random_clusters import OVERHEAD, PRIORITIES
 from random_volumes import BOUND, SELECTED, provisioned, reference, volume_claims_of
@@ -198,6 +198,11 @@ class DecidedCluster:
                 found[name_of(claim)] = devices
             elif owners[0].get("name") in pods and EXTENDED in (claim["metadata"].get("annotations") or {}):
                 found[f"extended {owners[0]['name']}"] = devices
+        for pod in await self.listed("Pod"):
+            if name_of(pod) in pods:
+                found |= of_node(name_of(pod), pod["status"].get("nodeAllocatableResourceClaimStatuses") or ())
+                extended = pod["status"].get("extendedResourceClaimStatus")
+                found |= of_containers(name_of(pod), extended["requestMappings"]) if extended else {}
         return found
 
     async def volumes(self, pods: Sequence[Obj], claims: Sequence[Obj]) -> dict[str, str]:

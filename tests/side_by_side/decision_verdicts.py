@@ -10,6 +10,8 @@ from typing import Any
 
 from manifests import Obj
 
+from haru.kube.quantity import parse_quantity
+
 Devices = list[tuple[Any, ...]]
 KNOWN = {
     "summary": "the words about preemption after the first sentence",
@@ -83,6 +85,24 @@ def devices_of(allocation: Obj | None) -> Devices:
     results = ((allocation or {}).get("devices") or {}).get("results") or ()
     plain = ("request", "pool", "device", "adminAccess")
     return sorted((*(one.get(key) or "" for key in plain), json.dumps(one.get("consumedCapacity"))) for one in results)
+
+
+def of_node(pod: str, statuses: Iterable[Obj]) -> dict[str, Devices]:
+    """What devices take of the node, of `status.nodeAllocatableResourceClaimStatuses`."""
+    found = [
+        (
+            one["resourceClaimName"],
+            *one["containers"],
+            str({k: parse_quantity(v).nano for k, v in sorted(one["resources"].items())}),
+        )
+        for one in statuses
+    ]
+    return {f"node of {pod}": sorted(found)} if found else {}
+
+
+def of_containers(pod: str, mappings: Iterable[Obj]) -> dict[str, Devices]:
+    """Which container gets what, of `status.extendedResourceClaimStatus.requestMappings`."""
+    return {f"containers of {pod}": sorted(tuple(sorted(one.items())) for one in mappings)}
 
 
 def differences(

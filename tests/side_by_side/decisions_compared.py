@@ -31,7 +31,7 @@ from benchmarks.processes import started
 from decided_cluster import DecidedCluster, condition, name_of
 from decision_verdicts import KNOWN, Outcome, Placement, differences
 from engine_outcomes import ALPHA_GATES, GANG_GATES, decisions, helps, outcome_of
-from known_causes import Situation, cause_of
+from known_causes import Situation, cause_of, named_claims
 from manifests import Obj
 from random_clusters import ALPHA_DIMENSIONS, DIMENSIONS, ChangeDraw, ClusterDraw, drawn_dimensions
 from random_work import Unit, WorkDraw
@@ -151,7 +151,7 @@ class Play:
         new = [volumes.get(one["metadata"]["uid"]) or _unscheduled(one, names, claims) for one in new]
         self._asked = [one for one in new if one["kind"] == "Pod"]
         self._group = next((one for one in new if one["kind"] == "PodGroup"), None)
-        return await self._judged(what, [*before, *new], before, after, claims)
+        return await self._judged(what, [*before, *new], before, after)
 
     async def _created(self, given: Sequence[Obj]) -> list[Obj] | None:
         """The stored objects; None where a quota refuses one, and then none of them is there."""
@@ -187,10 +187,9 @@ class Play:
         )  # fmt: skip
         objects = [_unscheduled(each, names, self._claims) for each in (*others, *((new,) if new else ()))]
         self._asked = [each for each in objects if each["kind"] == "Pod" and name_of(each) in names]
-        refused, there = self._refused, {name_of(each) for each in objects if each["kind"] == "ResourceClaim"}
-        claims = [name for name in self._claims if name in there]
+        refused = self._refused
         before = [each for each in before if verb != "delete" or _path(each) != _path(one)]
-        step = await self._judged(f"step {number}, {verb} {_path(one)}", objects, before, after, claims)
+        step = await self._judged(f"step {number}, {verb} {_path(one)}", objects, before, after)
         is_told_again = any(condition(after[name]) != condition(pods[name]) for name in names if name in after)
         found = set(step.differences)
         if not is_told_again:
@@ -204,17 +203,16 @@ class Play:
 
     # -- comparing ----------------------------------------------------------------------------------------------------
 
-    async def _judged(
-        self, what: str, objects: list[Obj], before: Sequence[Obj], after: dict[str, Obj], claims: Collection[str]
-    ) -> Step:
+    async def _judged(self, what: str, objects: list[Obj], before: Sequence[Obj], after: dict[str, Obj]) -> Step:
         names = [name_of(pod) for pod in self._asked]
         pods = {name: _placement(after[name]) for name in names}
         bound = [pod for pod in self._asked if pods[name_of(pod)].node]
         volumes = await self._cluster.volumes(bound, [one for one in objects if one["kind"] == "PersistentVolumeClaim"])
-        devices = await self._cluster.allocated(names, claims)
+        claims = [one for one in named_claims(self._asked, objects) if not (one.get("status") or {}).get("allocation")]
+        devices = await self._cluster.allocated(names, list(map(name_of, claims)))
         seen = Outcome(pods, _victims(before, after), devices, volumes=volumes)
         found = self._decided(Situation(objects, self._asked, self._group))
-        expected = _outcomes(found, claims)
+        expected = _outcomes(found)
         await self._cluster.run([after[name] for name, one in pods.items() if one.node], self._number)
         promised = any(
             one["kind"] == "Pod" and one["status"].get("nominatedNodeName") and not one["spec"].get("nodeName")
@@ -223,7 +221,7 @@ class Play:
         differing = differences(seen, expected, self._group is not None, promised)
         if any(one not in KNOWN for one in differing):
             case = Situation(objects, self._asked, self._group)
-            cause = cause_of(differing, seen, expected, case, lambda other: _outcomes(self._decided(other), claims))
+            cause = cause_of(differing, seen, expected, case, lambda other: _outcomes(self._decided(other)))
             differing = (cause,) if cause else differing
         waits = not any(one.node or one.nominated for one in pods.values())
         self._refused = found[0] if waits and found[0].status == "unschedulable" else None
@@ -237,8 +235,8 @@ class Play:
         return decisions(case.objects, case.pods, case.group, self._gates)
 
 
-def _outcomes(found: Sequence[Decision], claims: Collection[str]) -> list[Outcome]:
-    return [outcome_of(one, claims) for one in found]
+def _outcomes(found: Sequence[Decision]) -> list[Outcome]:
+    return [outcome_of(one) for one in found]
 
 
 def _path(one: Obj) -> str:

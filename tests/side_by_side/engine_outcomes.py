@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
-from decision_verdicts import Outcome, Placement, devices_of, made_for
+from decision_verdicts import Outcome, Placement, devices_of, made_for, of_containers, of_node
 from manifests import Obj
 
 from haru.engine import Decision, Features, Options, SchedulerCache, decide
@@ -62,16 +62,19 @@ def _decided(objects: Sequence[Obj], pods: Sequence[Obj], group: Obj | None, on:
     return decide(SchedulerCache.of(objects).snapshot(), pods, group=group, options=options)
 
 
-def outcome_of(decision: Decision, claims: Collection[str]) -> Outcome:
-    """The outcome of a decision; devices of claims that are not named are those of extended resources."""
+def outcome_of(decision: Decision) -> Outcome:
+    """The outcome of a decision."""
     pods, devices, volumes = dict[str, Placement](), dict[str, list[tuple[object, ...]]](), dict[str, str]()
     for member in decision.members:
         name = member.pod.name
         if decision.status == "scheduled" and member in decision.placed:
             pods[name] = Placement(member.node or "")
             for one in member.allocations:
-                found = one.claim_name if one.claim_name in claims else f"extended {name}"
+                found = one.claim_name if one.new_claim is None else f"extended {name}"
                 devices[found] = devices_of(one.allocation)
+            devices |= of_node(name, member.claimed)
+            if member.extended:
+                devices |= of_containers(name, member.extended.mappings)
             volumes |= {one.claim_name: one.volume or made_for(member.node or "") for one in member.volumes}
         else:
             nominated = member.node or "" if member.status == "nominated" else ""

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from decision_verdicts import Outcome, differences
+from decision_verdicts import Outcome, differences, plain
 from manifests import Obj
 from random_volumes import volume_claims_of
 
@@ -35,7 +35,7 @@ def cause_of(
     """The cause for which kube-scheduler may have decided what it did; empty if there is none."""
     if refuses_domains(seen, expected, situation):
         return "domains"
-    if set(found) <= {"message", "summary"} and any(_decides(seen, one, decide) for one in domains(situation)):
+    if set(found) <= {"message", "summary"} and tells_of_domains(seen, situation, decide):
         return "domain"
     worlds: dict[str, Callable[[Situation], Situation | None]] = {"mapped": with_mapped_claims_free}
     if {"victims", "nominated"}.intersection(found) and not any(seen.bound.values()):
@@ -72,6 +72,13 @@ def refuses_domains(seen: Outcome, expected: Sequence[Outcome], situation: Situa
     bounded = situation.group is not None and "schedulingConstraints" in situation.group["spec"]
     told = all(one.message.endswith("placement-based pod group scheduling limitation") for one in seen.pods.values())
     return bounded and told and not seen.victims and any(one.victims for one in expected)
+
+
+def tells_of_domains(seen: Outcome, situation: Situation, decide: Decide) -> bool:
+    """Whether each message is one about some domain; several attempts may have told of several."""
+    outcomes = [one for world in domains(situation) for one in decide(world)]
+    told = {plain(one.message, grouped=True) for outcome in outcomes for one in outcome.pods.values()}
+    return all(plain(one.message, grouped=True) in told for one in seen.pods.values())
 
 
 def domains(situation: Situation) -> Iterator[Situation]:
@@ -144,8 +151,7 @@ def with_devices_kept(situation: Situation) -> Situation | None:
 
 def with_mapped_claims_free(situation: Situation) -> Situation | None:
     """Allocated claims of the pods take nothing of their nodes, and nobody else uses them."""
-    used = {one["resourceClaimName"] for pod in situation.pods for one in _claim_entries(pod)}
-    claims = [one for one in situation.objects if one["kind"] == "ResourceClaim" and name(one) in used]
+    claims = named_claims(situation.pods, situation.objects)
     held = [one for one in claims if (one.get("status") or {}).get("allocation")]
     devices = {(r["pool"], r["device"]) for one in held for r in one["status"]["allocation"]["devices"]["results"]}
 
@@ -162,9 +168,15 @@ def with_mapped_claims_free(situation: Situation) -> Situation | None:
     return world if held and MAPPINGS in str(situation.objects) else None
 
 
-def _claim_entries(pod: Obj) -> list[Obj]:
-    found = [*(pod["spec"].get("resourceClaims") or ()), *(pod["status"].get("resourceClaimStatuses") or ())]
-    return [one for one in found if one.get("resourceClaimName")]
+def named_claims(pods: Sequence[Obj], objects: Sequence[Obj]) -> list[Obj]:
+    """The claims that pods name, or that were made for them."""
+    entries = [
+        entry
+        for pod in pods
+        for entry in (*(pod["spec"].get("resourceClaims") or ()), *(pod["status"].get("resourceClaimStatuses") or ()))
+    ]
+    used = {one.get("resourceClaimName") for one in entries}
+    return [one for one in objects if one["kind"] == "ResourceClaim" and name(one) in used]
 
 
 def _unmapped(device: Obj) -> Obj:

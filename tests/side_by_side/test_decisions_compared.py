@@ -136,9 +136,7 @@ def test_engine_decides_whatever_is_drawn() -> None:
         claims = [stored(made, number + 10) for number, made in enumerate(unit.claims)]
         world = [*objects, *claims, *pods, *([group] if group else [])]
         for decision in decisions(world, pods, group, ALPHA_GATES, ties=3):
-            assert outcome_of(decision, [made["metadata"]["name"] for made in claims]).pods.keys() == {
-                made["metadata"]["name"] for made in pods
-            }
+            assert outcome_of(decision).pods.keys() == {made["metadata"]["name"] for made in pods}
 
 
 def stored(made: Obj, number: int) -> Obj:

@@ -46,7 +46,7 @@ def cause(seen: Outcome, situation: Situation) -> str:
     """The cause that is named where Haru decides something else."""
 
     def decide(case: Situation) -> list[Outcome]:
-        return [outcome_of(one, ()) for one in decisions(case.objects, case.pods, case.group, ties=3)]
+        return [outcome_of(one) for one in decisions(case.objects, case.pods, case.group, ties=3)]
 
     expected = decide(situation)
     assert sorted(seen.victims) not in [sorted(one.victims) for one in expected], "nothing differs"
@@ -161,7 +161,7 @@ def test_message_about_a_group_that_is_bounded_is_about_any_domain(refused: str,
     seen = waits(*members, message=f"0/1 nodes are available: 1 {refused}. {tail}")
 
     def decide(other: Situation) -> list[Outcome]:
-        return [outcome_of(one, ()) for one in decisions(other.objects, other.pods, other.group, ties=1)]
+        return [outcome_of(one) for one in decisions(other.objects, other.pods, other.group, ties=1)]
 
     assert cause_of(["message"], seen, decide(case), case, decide) == found
 
@@ -226,6 +226,6 @@ def test_claim_that_is_allocated_takes_nothing_of_its_node(of: str, found: str) 
     seen = Outcome({"p": Placement("n0")})
 
     def decide(other: Situation) -> list[Outcome]:
-        return [outcome_of(one, ()) for one in decisions(other.objects, other.pods, other.group, ALPHA_GATES, ties=1)]
+        return [outcome_of(one) for one in decisions(other.objects, other.pods, other.group, ALPHA_GATES, ties=1)]
 
     assert cause_of(["bound"], seen, decide(case), case, decide) == found
