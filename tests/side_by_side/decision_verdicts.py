@@ -36,7 +36,6 @@ _FAILED_BINDINGS = {
     "quota": "exceeded quota",
     "mapped": "kube-scheduler counts no allocated claim against its node, and looks for its users on that node alone",
     "mappings": "nil or empty request mappings",
-    "shared": "got allocated elsewhere in the meantime",
 }
 _ENDS = r"no new claims to deallocate|still not schedulable|not found"
 _OF_GROUPS = "workload aware preemption enabled|placement-based pod group scheduling limitation"
@@ -134,14 +133,14 @@ def _different(seen: Outcome, expected: Outcome, grouped: bool, promised: bool) 
     if not found and all(seen.bound.values()) and seen.nodes() == expected.nodes():
         found += ["devices"] if seen.devices != expected.devices else []
         found += ["volumes"] if seen.volumes != expected.volumes else []
-    known = _cause(seen, expected, set(found), promised, grouped) if found else ""
+    known = _cause(seen, expected, set(found), promised) if found else ""
     return (known,) if known else tuple(found)
 
 
-def _cause(seen: Outcome, expected: Outcome, found: set[str], promised: bool, grouped: bool) -> str:
+def _cause(seen: Outcome, expected: Outcome, found: set[str], promised: bool) -> str:
     """The known cause of differences, if there is one."""
     for name, words in _FAILED_BINDINGS.items():
-        if any(words in one.message for one in seen.pods.values()) and (grouped or name != "shared"):
+        if any(words in one.message for one in seen.pods.values()):
             return name
     if promised and sum(expected.bound.values()) > sum(seen.bound.values()):
         return "promised"

@@ -7,6 +7,7 @@ Source: kube-scheduler 1.36's preemption (of a pod, and of a group) and DynamicR
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -35,6 +36,8 @@ def cause_of(
     """The cause for which kube-scheduler may have decided what it did; empty if there is none."""
     if refuses_domains(seen, expected, situation):
         return "domains"
+    if loses_shared_claim(seen, situation):
+        return "shared"
     if set(found) <= {"message", "summary"} and tells_of_domains(seen, situation, decide):
         return "domain"
     worlds: dict[str, Callable[[Situation], Situation | None]] = {"mapped": with_mapped_claims_free}
@@ -147,6 +150,14 @@ def with_devices_kept(situation: Situation) -> Situation | None:
 
     objects = [kept(one) if one in held else one for one in situation.objects]
     return Situation(objects, situation.pods, situation.group) if held else None
+
+
+def loses_shared_claim(seen: Outcome, situation: Situation) -> bool:
+    """Whether members of a gang were not bound because another one had allocated their claim somewhere else."""
+    users = Counter(name(claim) for pod in situation.pods for claim in named_claims([pod], situation.objects))
+    lost = (f"/{claim} got allocated elsewhere in the meantime" for claim, count in users.items() if count > 1)
+    told = [one.message for one in seen.pods.values()]
+    return situation.group is not None and any(text.endswith(words) for words in lost for text in told)
 
 
 def with_mapped_claims_free(situation: Situation) -> Situation | None:

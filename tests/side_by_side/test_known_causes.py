@@ -196,6 +196,18 @@ def of_devices(priority: int, **more: object) -> tuple[Situation, Obj]:
     return Situation(stored(*nodes(1), kind, offered, own, held, running, waiting), [waiting], None), waiting
 
 
+@pytest.mark.parametrize(("claims", "found"), [("cc", "shared"), ("cd", "")])
+def test_binding_fails_where_a_member_has_allocated_a_shared_claim_elsewhere(claims: str, found: str) -> None:
+    group, members = of_group(2, 2)
+    for member, used in zip(members, claims, strict=True):
+        member["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": used}]
+    made = [one for used in "cd" for one in claim(used) if isinstance(one, dict)]
+    case = Situation(stored(*nodes(2), *made, group, *members), members, group)
+    lost = 'running PreBind plugin "DynamicResources": claim d/c got allocated elsewhere in the meantime'
+    seen = Outcome({"m0": Placement("n0"), "m1": Placement("", lost)})
+    assert cause_of(["bound"], seen, [], case, lambda _: []) == found
+
+
 def test_several_causes_may_be_at_work_at_once() -> None:
     """Devices stay taken, and a pod that is being deleted is a victim as any other."""
     case, waiting = of_devices(priority=10)
