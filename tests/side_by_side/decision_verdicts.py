@@ -133,18 +133,14 @@ def _different(seen: Outcome, expected: Outcome, grouped: bool, promised: bool) 
     if not found and all(seen.bound.values()) and seen.nodes() == expected.nodes():
         found += ["devices"] if seen.devices != expected.devices else []
         found += ["volumes"] if seen.volumes != expected.volumes else []
-    known = _cause(seen, expected, set(found), promised) if found else ""
+    known = _failed_binding(seen) if found else ""
     return (known,) if known else tuple(found)
 
 
-def _cause(seen: Outcome, expected: Outcome, found: set[str], promised: bool) -> str:
-    """The known cause of differences, if there is one."""
-    for name, words in _FAILED_BINDINGS.items():
-        if any(words in one.message for one in seen.pods.values()):
-            return name
-    if promised and sum(expected.bound.values()) > sum(seen.bound.values()):
-        return "promised"
-    return ""
+def _failed_binding(seen: Outcome) -> str:
+    """The known cause for which a pod that had a node was not bound, if there is one."""
+    told = [one.message for one in seen.pods.values()]
+    return next((name for name, words in _FAILED_BINDINGS.items() if any(words in one for one in told)), "")
 
 
 def _bindings(seen: Outcome, expected: Outcome, grouped: bool) -> list[str]:

@@ -40,7 +40,10 @@ def cause_of(
         return "shared"
     if set(found) <= {"message", "summary"} and tells_of_domains(seen, situation, decide):
         return "domain"
-    worlds: dict[str, Callable[[Situation], Situation | None]] = {"mapped": with_mapped_claims_free}
+    worlds: dict[str, Callable[[Situation], Situation | None]] = {
+        "mapped": with_mapped_claims_free,
+        "promised": with_promised_places_taken,
+    }
     if {"victims", "nominated"}.intersection(found) and not any(seen.bound.values()):
         worlds |= {"ending": with_ending_pods_staying, "whole": with_members_alone}
         worlds |= {"sole use": with_sole_users_kept, "evicts for devices": with_devices_kept}
@@ -60,7 +63,8 @@ def cause_of(
 def _decides(seen: Outcome, world: Situation, decide: Decide, ending: Collection[str] = ()) -> bool:
     """Whether a decision in this world is what was seen; who was `ending` is deleted already."""
     found = [replace(one, victims=[each for each in one.victims if each not in ending]) for one in decide(world)]
-    return set(differences(seen, found, world.group is not None)) <= {"summary"}
+    promised = with_promised_places_taken(world) is not None
+    return set(differences(seen, found, world.group is not None, promised)) <= {"summary"}
 
 
 def _frees(seen: Outcome, world: Situation, decide: Decide) -> bool:
@@ -134,6 +138,28 @@ def with_members_alone(situation: Situation) -> Situation | None:
     alone = [{**one, "spec": {**one["spec"], "disruptionMode": "Pod"}} for one in groups]
     others = [one for one in situation.objects if one["kind"] != "PodGroup"]
     return Situation([*others, *alone], situation.pods, None)
+
+
+# -- promised places --------------------------------------------------------------------------------------------------
+
+
+def with_promised_places_taken(situation: Situation) -> Situation | None:
+    """Pods that are nominated and not less important are on their nodes now, beside the victims."""
+    priority = _priority(situation.group or situation.pods[0])
+    asked = {name(pod) for pod in situation.pods}
+    promised = {
+        name(one): one["status"]["nominatedNodeName"]
+        for one in situation.objects
+        if one["kind"] == "Pod" and not one["spec"].get("nodeName") and one["status"].get("nominatedNodeName")
+        if _priority(one) >= priority and name(one) not in asked
+    }
+    objects = [
+        {**one, "spec": {**one["spec"], "nodeName": promised[name(one)]}}
+        if one["kind"] == "Pod" and name(one) in promised
+        else one
+        for one in situation.objects
+    ]
+    return Situation(objects, situation.pods, situation.group) if promised else None
 
 
 # -- devices ----------------------------------------------------------------------------------------------------------
@@ -228,6 +254,11 @@ def _with_pods(situation: Situation, change: Callable[[Obj], Obj]) -> Situation:
     """The situation with other running pods."""
     objects = [change(one) if one in _running(situation) else one for one in situation.objects]
     return Situation(objects, situation.pods, situation.group)
+
+
+def _priority(one: Obj) -> int:
+    found: int = one["spec"].get("priority") or 0
+    return found
 
 
 def _kept(pod: Obj) -> Obj:

@@ -108,6 +108,29 @@ def test_budget_is_no_cause_of_other_victims_than_those_that_it_leads_to() -> No
     assert cause(waits(waiting, victims=("r1",), nominated="n0"), case) == ""
 
 
+# -- promised places --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("priority", "found"), [(10, "promised"), (5, "")])
+def test_place_that_is_promised_is_taken_beside_the_victim(priority: int, found: str) -> None:
+    """The victim has three of four, its preemptor will have three: one is free now and later."""
+    running = pod("r1", "n0", cpu="3")
+    running["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    evicted = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    running["status"]["conditions"] = [evicted]
+    other, waiting = pod("other", priority=priority, cpu="3"), pod("p", priority=10, cpu="1")
+    other["status"]["nominatedNodeName"] = "n0"
+    case = Situation(stored(*nodes(1), running, other, waiting), [waiting], None)
+    expected = [outcome_of(one) for one in decisions(case.objects, case.pods, None, ties=1)]
+    assert expected[0].bound == {"p": True}
+
+    def decide(world: Situation) -> list[Outcome]:
+        return [outcome_of(one) for one in decisions(world.objects, world.pods, None, ties=1)]
+
+    seen = waits(waiting, message="0/1: x", nominated="n0")
+    assert cause_of(["bound", "node"], seen, expected, case, decide) == found
+
+
 # -- groups -----------------------------------------------------------------------------------------------------------
 
 
