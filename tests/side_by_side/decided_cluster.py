@@ -97,8 +97,12 @@ class DecidedCluster:
         return answers[0]
 
     async def update(self, one: Obj) -> None:
-        """Replace an object, and a node's status."""
+        """Replace an object, and a node's status; a claim loses its status."""
         kind = KINDS[one["kind"]]
+        if kind.kind == "ResourceClaim":
+            nothing = {"status": dict.fromkeys(("allocation", "reservedFor", "devices"))}
+            await self._api.patch(kind, name_of(one), nothing, NAMESPACE, "merge", "status")
+            return
         await self._api.update(kind, {key: value for key, value in one.items() if key != "status"} | _versionless(one))
         if kind.kind == "Node":
             await self._api.patch(kind, name_of(one), {"status": one["status"]}, "", "merge", "status")

@@ -92,6 +92,8 @@ def helps(decision: Decision, pods: Sequence[Obj], objects: Sequence[Obj], old: 
     kind = (new or old or {})["kind"]
     if kind == "Pod":
         helped = queueing_hints.pod_change(old, new, SchedulerCache.of(objects).now)
+    elif kind == "ResourceClaim":
+        helped = queueing_hints.claim_change(old, new)
     else:
         helped = queueing_hints.other_change(kind, old, new)
     return not rejected or bool(rejected & helped)

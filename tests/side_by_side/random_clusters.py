@@ -310,6 +310,9 @@ class ChangeDraw:
         nodes = [one for one in world if one["kind"] == "Node"]
         bound = [one for one in world if one["kind"] == "Pod" and one["spec"].get("nodeName")]
         slices = [one for one in world if one["kind"] == "ResourceSlice" and one["spec"].get("devices")]
+        stale = [one for one in world if one["kind"] == "ResourceClaim" and _is_stale(one, bound)]
+        if stale and dice.one_in(2):
+            return "update", {**dice.pick(*stale), "status": {}}
         what = dice.pick("node", "node", "label", "label", "taint", "taint", "allocatable", "gone", "pod", "slice")
         if what == "pod" and bound:
             return "delete", dice.pick(*bound)
@@ -336,6 +339,12 @@ class ChangeDraw:
         where = self.cluster.place() if some["spec"].get("perDeviceNodeSelection") else {}
         found.append(self.cluster.device(f"e{len(found)}", counted=False) | where)
         return {**some, "spec": {**some["spec"], "devices": found}}
+
+
+def _is_stale(claim: Obj, bound: Sequence[Obj]) -> bool:
+    """Whether a claim is allocated though all its users are gone: its controller would deallocate it."""
+    status, there = claim.get("status") or {}, {one["metadata"]["uid"] for one in bound}
+    return bool(status.get("allocation")) and all(one["uid"] not in there for one in status.get("reservedFor") or ())
 
 
 def _in_zone(zone: str) -> Obj:

@@ -154,6 +154,17 @@ def test_changes_are_of_nodes_pods_and_slices() -> None:
     assert len(set(names)) == len(names)
 
 
+def test_claim_whose_users_are_gone_is_deallocated() -> None:
+    cluster = ClusterDraw(random.Random(1), EVERYTHING, "s1")
+    user = {"resource": "pods", "name": "p", "uid": "u"}
+    claim: Obj = {"kind": "ResourceClaim", "status": {"allocation": {"devices": {}}, "reservedFor": [user]}}
+    pod: Obj = {"kind": "Pod", "metadata": {"name": "p", "uid": "u"}, "spec": {"nodeName": "n"}}
+    changes = ChangeDraw(cluster)
+    for world, found in (([claim], True), ([claim, pod], False)):
+        drawn = [changes.change([*cluster.nodes(), *world]) for _ in range(40)]
+        assert (("update", {"kind": "ResourceClaim", "status": {}}) in drawn) is found
+
+
 @pytest.mark.nightly
 @pytest.mark.host
 def test_random_work_is_decided_as_by_kube_scheduler() -> None:
