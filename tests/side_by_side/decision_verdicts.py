@@ -27,6 +27,7 @@ KNOWN = {
     "several": "some of these at once",
     "shared": "kube-scheduler places members also where the devices of a claim that they share are not",
     "sole use": "in preemption for a group a ReadWriteOncePod claim counts as used though its user is thought away",
+    "lists": "kube-scheduler's allocator knows no attributes with several values in constraints",
     "mapped": "kube-scheduler counts no allocated claim against its node, and looks for its users on that node alone",
     "mappings": "kube-scheduler cannot bind a pod with a claim to a node that serves its extended resources itself",
     "quota": "a quota refuses the claim that the scheduler makes for extended resources: no part of the decision",
@@ -34,12 +35,13 @@ KNOWN = {
 """Differences that are understood; those on purpose stand in docs/differences.md."""
 _FAILED_BINDINGS = {
     "quota": "exceeded quota",
+    "lists": "kube-scheduler's allocator knows no attributes with several values in constraints",
     "mapped": "kube-scheduler counts no allocated claim against its node, and looks for its users on that node alone",
     "mappings": "nil or empty request mappings",
 }
 _ENDS = r"no new claims to deallocate|still not schedulable|not found"
 _OF_GROUPS = "workload aware preemption enabled|placement-based pod group scheduling limitation"
-_ABOUT_GROUPS = ("waiting for minCount", "pod group is", "placements are available")
+_ABOUT_GROUPS = ("waiting for minCount", "pod group is", "placements are available", "no feasible placements found")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from decision_verdicts import Outcome, differences, plain
 from manifests import Obj
+from random_clusters import LINKS
 from random_volumes import volume_claims_of
 
 MAPPINGS = "nodeAllocatableResourceMappings"
@@ -41,6 +42,7 @@ def cause_of(
     if set(found) <= {"message", "summary"} and tells_of_domains(seen, situation, decide):
         return "domain"
     worlds: dict[str, Callable[[Situation], Situation | None]] = {
+        "lists": with_lists_ignored,
         "mapped": with_mapped_claims_free,
         "promised": with_promised_places_taken,
     }
@@ -195,14 +197,23 @@ def with_mapped_claims_free(situation: Situation) -> Situation | None:
     def free(one: Obj) -> Obj:
         if one in held:
             return {**one, "status": {**one["status"], "reservedFor": []}}
-        if one["kind"] != "ResourceSlice" or not one["spec"].get("devices"):
-            return one
-        pool = one["spec"]["pool"]["name"]
-        some = [_unmapped(each) if (pool, each["name"]) in devices else each for each in one["spec"]["devices"]]
-        return {**one, "spec": {**one["spec"], "devices": some}}
+        return _with_devices(one, lambda each, pool: _unmapped(each) if (pool, each["name"]) in devices else each)
 
     world = Situation([free(one) for one in situation.objects], situation.pods, situation.group)
     return world if held and MAPPINGS in str(situation.objects) else None
+
+
+def with_lists_ignored(situation: Situation) -> Situation | None:
+    """A device with several links has one that no other device has: it meets no constraint together with others."""
+
+    def alone(device: Obj, pool: str) -> Obj:
+        links = (device.get("attributes") or {}).get(LINKS) or {}
+        if not any(kind in links for kind in ("ints", "strings")):
+            return device
+        return {**device, "attributes": {**device["attributes"], LINKS: {"string": f"{pool}/{device['name']}"}}}
+
+    objects = [_with_devices(one, alone) for one in situation.objects]
+    return Situation(objects, situation.pods, situation.group) if objects != list(situation.objects) else None
 
 
 def named_claims(pods: Sequence[Obj], objects: Sequence[Obj]) -> list[Obj]:
@@ -214,6 +225,14 @@ def named_claims(pods: Sequence[Obj], objects: Sequence[Obj]) -> list[Obj]:
     ]
     used = {one.get("resourceClaimName") for one in entries}
     return [one for one in objects if one["kind"] == "ResourceClaim" and name(one) in used]
+
+
+def _with_devices(one: Obj, change: Callable[[Obj, str], Obj]) -> Obj:
+    """A slice with other devices, of its pool; any other object as it is."""
+    if one["kind"] != "ResourceSlice" or not one["spec"].get("devices"):
+        return one
+    pool = one["spec"]["pool"]["name"]
+    return {**one, "spec": {**one["spec"], "devices": [change(each, pool) for each in one["spec"]["devices"]]}}
 
 
 def _unmapped(device: Obj) -> Obj:

@@ -34,6 +34,8 @@ GPU, BIG = "example.com/gpu", "example.com/big"
 """Extended resources that stand for device classes."""
 IMPLICIT = "deviceclass.resource.kubernetes.io/gpu"
 NIC = "example.com/nic"
+LINKS = "links"
+"""An attribute that may have several values, of which no selector asks."""
 _POLICIES: list[Obj] = [
     {"default": "1", "validValues": ["1", "2", "4"]},
     {"default": "2", "validRange": {"min": "1", "step": "1"}},
@@ -209,7 +211,7 @@ class ClusterDraw:
             more |= {"bindsToNode": True} if dice.one_in(2) else {}
         if "lists" in self.dimensions and not dice.one_in(4):
             attributes["racks"] = dice.pick(*[{"strings": [*some]} for some in ("x", "xy", "yz", "z")])
-            attributes["links"] = dice.pick({"int": 1}, {"ints": [1, 2]}, {"ints": [2, 3]}, {"string": "1"})
+            attributes[LINKS] = dice.pick({"int": 1}, {"ints": [1, 2]}, {"ints": [2, 3]}, {"string": "1"})
         made = device(name, dice.pick("a", "b"), attributes, **more)
         if more.get("allowMultipleAllocations"):
             policy = {"requestPolicy": dice.pick(*_POLICIES)} if dice.one_in(2) else {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from manifests import DRIVER, HOST, NAMESPACE, ZONE, Obj, exactly, expression, obj
-from random_clusters import BIG, GPU, IMAGES, IMPLICIT, NIC, ClusterDraw, selector
+from random_clusters import BIG, GPU, IMAGES, IMPLICIT, LINKS, NIC, ClusterDraw, selector
 from random_volumes import VolumeDraw
 
 _REQUIRED, _PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
@@ -249,8 +249,9 @@ class WorkDraw:
         devices: Obj = {"requests": requests}
         if dice.one_in(4):
             kind = dice.pick("matchAttribute", "matchAttribute", "distinctAttribute")
-            lists = ("racks", "racks", "links") if "lists" in self._dimensions else ()
-            devices["constraints"] = [{kind: f"{DRIVER}/{dice.pick('model', 'numa', 'size', *lists)}"}]
+            devices["constraints"] = [{kind: f"{DRIVER}/{dice.pick('model', 'numa', 'size')}"}]
+            if "lists" in self._dimensions and dice.one_in(2):
+                devices["constraints"] = [{"matchAttribute": f"{DRIVER}/{LINKS}"}]
             if dice.one_in(2):
                 devices["constraints"][0]["requests"] = [dice.pick(*requests)["name"]]
             if dice.one_in(4):

@@ -8,7 +8,7 @@ import pytest
 from decision_verdicts import Outcome, Placement
 from engine_outcomes import ALPHA_GATES, decisions, outcome_of
 from known_causes import Situation, cause_of
-from manifests import Obj, claim, device, device_class, gang, node, obj, slice_of, volume, volume_claim
+from manifests import Obj, claim, device, device_class, exactly, gang, node, obj, slice_of, volume, volume_claim
 
 SEEN_NOBODY = "0/1 nodes are available: a. no new claims to deallocate, preemption: not eligible due to "
 
@@ -229,6 +229,25 @@ def test_binding_fails_where_a_member_has_allocated_a_shared_claim_elsewhere(cla
     lost = 'running PreBind plugin "DynamicResources": claim d/c got allocated elsewhere in the meantime'
     seen = Outcome({"m0": Placement("n0"), "m1": Placement("", lost)})
     assert cause_of(["bound"], seen, [], case, lambda _: []) == found
+
+
+@pytest.mark.parametrize(("links", "found"), [({"ints": [1, 2]}, "lists"), ({"int": 2}, "")])
+def test_attributes_with_several_values_meet_no_constraint(links: Obj, found: str) -> None:
+    some = [device("d0", attributes={"links": {"int": 2}}), device("d1", attributes={"links": links})]
+    (kind,), (offered,) = device_class(), slice_of("n0", some, nodeName="n0")
+    both = exactly("r", "gpu", count=2, allocationMode="ExactCount")
+    (own,) = claim("own", both, constraints=[{"matchAttribute": "test.example.com/links"}])
+    assert isinstance(kind, dict) and isinstance(own, dict) and isinstance(offered, dict)
+    waiting = pod("p", resourceClaims=[{"name": "c", "resourceClaimName": "own"}])
+    case = Situation(stored(*nodes(1), kind, offered, own, waiting), [waiting], None)
+
+    def decide(other: Situation) -> list[Outcome]:
+        return [outcome_of(one) for one in decisions(other.objects, other.pods, None, ALPHA_GATES, ties=1)]
+
+    expected = decide(case)
+    assert expected[0].bound == {"p": True}
+    seen = waits(waiting, message="0/1 nodes are available: 1 cannot allocate all claims. still not schedulable")
+    assert cause_of(["bound", "node"], seen, expected, case, decide) == found
 
 
 def test_several_causes_may_be_at_work_at_once() -> None:
