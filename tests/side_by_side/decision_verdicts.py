@@ -27,6 +27,7 @@ KNOWN = {
     "several": "some of these at once",
     "shared": "kube-scheduler places members also where the devices of a claim that they share are not",
     "sole use": "in preemption for a group a ReadWriteOncePod claim counts as used though its user is thought away",
+    "elsewhere": "Haru evicts pods of other nodes for a pod for which no single node can be freed",
     "lists": "kube-scheduler's allocator knows no attributes with several values in constraints",
     "mapped": "kube-scheduler counts no allocated claim against its node, and looks for its users on that node alone",
     "mappings": "kube-scheduler cannot bind a pod with a claim to a node that serves its extended resources itself",
@@ -35,6 +36,7 @@ KNOWN = {
 """Differences that are understood; those on purpose stand in docs/differences.md."""
 _FAILED_BINDINGS = {
     "quota": "exceeded quota",
+    "elsewhere": "Haru evicts pods of other nodes for a pod for which no single node can be freed",
     "lists": "kube-scheduler's allocator knows no attributes with several values in constraints",
     "mapped": "kube-scheduler counts no allocated claim against its node, and looks for its users on that node alone",
     "mappings": "nil or empty request mappings",

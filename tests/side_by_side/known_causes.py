@@ -39,6 +39,8 @@ def cause_of(
         return "domains"
     if loses_shared_claim(seen, situation):
         return "shared"
+    if frees_elsewhere(seen, expected, situation):
+        return "elsewhere"
     if set(found) <= {"message", "summary"} and tells_of_domains(seen, situation, decide):
         return "domain"
     worlds: dict[str, Callable[[Situation], Situation | None]] = {
@@ -71,6 +73,19 @@ def _decides(seen: Outcome, world: Situation, decide: Decide, ending: Collection
 
 def _frees(seen: Outcome, world: Situation, decide: Decide) -> bool:
     return any(sorted(one.victims) == sorted(seen.victims) for one in decide(world))
+
+
+# -- single pods ------------------------------------------------------------------------------------------------------
+
+
+def frees_elsewhere(seen: Outcome, expected: Sequence[Outcome], situation: Situation) -> bool:
+    """Whether no single node can be freed for a pod, and Haru evicts pods of several, or of another one."""
+    if situation.group is not None or seen.victims or any(one.node or one.nominated for one in seen.pods.values()):
+        return False
+    nodes = {name(pod): pod["spec"]["nodeName"] for pod in _running(situation)}
+    places = [{nodes[victim] for victim in one.victims} for one in expected]
+    nominated = [{each.nominated for each in one.pods.values()} for one in expected]
+    return all(where and where != node for where, node in zip(places, nominated, strict=True))
 
 
 # -- groups -----------------------------------------------------------------------------------------------------------

@@ -131,6 +131,22 @@ def test_place_that_is_promised_is_taken_beside_the_victim(priority: int, found:
     assert cause_of(["bound", "node"], seen, expected, case, decide) == found
 
 
+# -- single pods ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("where", "found"), [("n1", "elsewhere"), ("n0", "")])
+def test_pods_of_other_nodes_are_evicted_where_no_single_node_can_be_freed(where: str, found: str) -> None:
+    apart = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "zone"}
+    rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    waiting = pod("p", priority=10, affinity=rule)
+    both = nodes(2)
+    for one in both:
+        one["metadata"]["labels"]["zone"] = "z"
+    both[1]["spec"]["unschedulable"] = True
+    case = Situation(stored(*both, pod("r1", where, labels={"app": "a"}), waiting), [waiting], None)
+    assert cause(waits(waiting, message="x"), case) == found
+
+
 # -- groups -----------------------------------------------------------------------------------------------------------
 
 
