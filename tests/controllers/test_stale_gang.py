@@ -240,6 +240,23 @@ def test_short_lapse_below_min_count_sets_no_condition():
     play(scenario)
 
 
+@pytest.mark.parametrize("hours", [1, -1])
+def test_clock_that_jumps_makes_no_gang_stale_earlier_or_later(hours):
+    async def scenario(cluster):
+        await cluster.gang()
+        await cluster.start(NAME, **{"stale-gang": TEN_MINUTES})
+        await cluster.lose("p1")
+        await asyncio.sleep(300)
+        cluster.ahead = timedelta(hours=hours)
+        await cluster.lose("p2")
+        await asyncio.sleep(295)
+        assert await cluster.condition() == ("Unknown", "BelowMinCount")
+        await asyncio.sleep(30)
+        assert await cluster.condition() == ("True", "BelowMinCount")
+
+    play(scenario)
+
+
 def test_stale_time_continues_across_controller_restart():
     async def scenario(cluster):
         await cluster.gang()

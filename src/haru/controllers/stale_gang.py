@@ -9,7 +9,7 @@ evicted does no work. This controller has no counterpart in Kubernetes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from haru.client.informer import object_key
@@ -50,6 +50,7 @@ class StaleGangController(Controller):
         self.groups = self.informer(POD_GROUPS)
         self.pods = self.informer(PODS)
         self.pods.add_index("of-group", _group_of)
+        self._began = context.now(), context.monotonic()
         self._below_since: dict[str, datetime] = {}
         self.groups.add_handler(self.enqueue, lambda _, new: self._look_at(object_key(new)), self._group_gone)
         self.pods.add_handler(self._pod_changed, self._pod_updated, self._pod_changed)
@@ -58,6 +59,11 @@ class StaleGangController(Controller):
     def enabled(cls, context: Context) -> bool:
         """Only where gangs are held to their minCount at all."""
         return context.gates.enabled("GangScheduling") and super().enabled(context)
+
+    def _now(self) -> datetime:
+        """The time of day by a clock that does not jump while the controller runs: nothing is evicted for a jump."""
+        at, began = self._began
+        return at + timedelta(seconds=self.context.monotonic() - began)
 
     def _group_gone(self, group: Obj) -> None:
         self._below_since.pop(uid_of(group), None)
@@ -84,7 +90,7 @@ class StaleGangController(Controller):
         policy, problems = policy_of(group, self.default)
         for problem in problems:
             self.events.event(group, "Warning", "InvalidStaleGangPolicy", problem)
-        now = self.now()
+        now = self._now()
         if not members.below:
             self._below_since.pop(uid_of(group), None)
         since = self._below_since.setdefault(uid_of(group), now) if members.below else now
