@@ -6,9 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from controller_cluster import in_virtual_time
 
 from haru.client.informer import Informer
 from haru.controllers.objects import CLAIMS, DEVICE_CLASSES, PODS, QUOTAS, SERVICES
+from haru.controllers.resource_quota import ResourceQuotaController
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 
@@ -95,6 +97,25 @@ async def test_what_is_deleted_before_deletions_of_its_kind_are_heard_of_is_give
     await cluster.client.delete(MAPS, "m", "ns")
     may_list.set()
     await counted(cluster, "q", **{"count/configmaps": "0"})
+
+
+def test_quota_that_is_charged_while_it_is_counted_is_counted_again_soon(monkeypatch):
+    write, refusals = ResourceQuotaController.update_status, [StatusError(409, "Conflict", "charged")]
+
+    async def update_status(controller, *given):
+        if refusals:
+            raise refusals.pop()
+        return await write(controller, *given)
+
+    async def scenario(cluster):
+        monkeypatch.setattr(ResourceQuotaController, "update_status", update_status)
+        await cluster.start(NAME)
+        await cluster.create(QUOTAS, quota("q", pods="1"))
+        await asyncio.sleep(5)
+        assert not refusals
+        assert await used(cluster, "q") == {"pods": "0"}
+
+    in_virtual_time(scenario)
 
 
 async def test_claims_count_by_class_and_by_extended_resource(cluster):

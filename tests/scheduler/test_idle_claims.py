@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from engine_objects import allocated, allocation, claim, pod
 from scheduler_bench import CLAIMS, GROUPS, NS, Bench, play
+
+from haru.engine import SchedulerCache
+from haru.scheduler.binding.idle_claims import idle_claims
 
 
 async def half_a_gang(bench: Bench) -> None:
@@ -62,3 +66,13 @@ def test_claim_of_a_group_stays_allocated_for_who_runs_when_another_member_has_n
         assert await bench.api.get(CLAIMS, "shared", NS) == before
 
     play(scenario)
+
+
+def test_claim_is_not_idle_while_it_is_written_or_another_pod_is_about_to_use_it() -> None:
+    mine, other = pod("p", claims=["c"]), pod("q", claims=["c"])
+    held = allocated(claim("c"), allocation("a", "gpu-0"), mine)
+    cluster = SchedulerCache.of([mine, other, held])
+    assert [*idle_claims(cluster.snapshot(), [mine], [], None, workload_claims=True)] == ["default/c"]
+    assert not idle_claims(cluster.snapshot(), [mine], [other], None, workload_claims=True)
+    cluster.assume_claim(dict(held))
+    assert not idle_claims(cluster.snapshot(), [mine], [], None, workload_claims=True)

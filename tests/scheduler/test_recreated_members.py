@@ -151,3 +151,30 @@ async def test_member_of_half_a_gang_keeps_its_nomination_as_long_as_its_node_is
     gang.binder.may_end.set()
     await binding
     assert gang.binder.unnominated == ([] if there else ["b"])
+
+
+@pytest.mark.parametrize("what", ["deallocated", "not reserved", "being deallocated"])
+async def test_nobody_is_bound_once_a_claim_that_was_reserved_is_lost(what: str) -> None:
+    users = [{"resource": "pods", "name": "b", "uid": "b"}]
+    result = {"request": "r", "driver": "d", "pool": "p", "device": "x"}
+    held: Obj = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "ns", "uid": "c"},
+        "spec": {"devices": {}},
+        "status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": users},
+    }
+    user = pod("b", "b")
+    user["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "c"}]
+    gang = Gang(pod("a", "a"), user, held)
+    gang.binder.slow = {"b"}
+    binding = gang.bind(("a", "a"), ("b", "b"))
+    await asyncio.sleep(0)
+    if what == "being deallocated":
+        gang.cluster.assume_claim(dict(held))
+    else:
+        gang.cluster.apply({**held, "status": {**held["status"], "reservedFor": []} if what == "not reserved" else {}})
+    gang.binder.may_end.set()
+    await binding
+    assert gang.binder.bound == []
+    assert gang.listener.returned == ["a", "b"]

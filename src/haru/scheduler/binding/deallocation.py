@@ -34,8 +34,8 @@ def orphan_cleanup(
     removed = {id(claim) for claim in surplus}
     for claim in surplus:
         yield unreserver.deallocate(claim)
-    for path, claim in snapshot.claims.items():
-        if is_protected_for_nothing(claim) and path not in snapshot.claim_index.in_flight and id(claim) not in removed:
+    for claim in snapshot.claims.values():
+        if is_protected_for_nothing(claim) and id(claim) not in removed:
             yield unreserver.unprotect(claim)
 
 
