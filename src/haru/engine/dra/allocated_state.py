@@ -171,27 +171,30 @@ def _recorded(
 
 
 _Pools = Bucketed[PoolKey, PoolUse] | Seen[PoolKey, PoolUse]
+_Claims = Bucketed[str, tuple[_Taken, ...]] | Seen[str, tuple[_Taken, ...]]
 _Change = tuple[ref[_Pools], frozenset[PoolKey]]
+_FEW_CHANGES = 8
 
 
 class AllocatedState:
     """All that is taken, by pool, and what each claim holds. Immutable."""
 
-    __slots__ = ("_change", "_claims", "_compared", "_pools")
+    __slots__ = ("_changes", "_claims", "_compared", "_pools")
 
     def __init__(
         self,
         pools: _Pools | None = None,
-        claims: Bucketed[str, tuple[_Taken, ...]] | Seen[str, tuple[_Taken, ...]] | None = None,
+        claims: _Claims | None = None,
     ) -> None:
         self._pools: _Pools = pools or Bucketed()
-        self._claims: Bucketed[str, tuple[_Taken, ...]] | Seen[str, tuple[_Taken, ...]] = claims or Bucketed()
-        self._change: _Change | None = None
-        """The pools of the state that this one was made of, and which of them changed."""
+        self._claims: _Claims = claims or Bucketed()
+        self._changes: tuple[_Change, ...] = ()
+        """The pools of the states that this one was made of, the last first, and which pools changed since each."""
         self._compared: _Change | None = None
         """The same of the state that it was compared with last: several indexes follow the same states.
 
-        Neither is kept: it may be looked up in a whole snapshot, whose own state was compared with another, and so on.
+        None of them is kept: it may be looked up in a whole snapshot, whose own state was compared with another, and so
+        on.
         """
 
     @classmethod
@@ -235,9 +238,15 @@ class AllocatedState:
 
     def changed(self, before: AllocatedState) -> set[PoolKey]:
         """The pools of which something else is taken than before."""
-        for known in (self._change, self._compared):
-            if known is not None and known[0]() is before._pools:
-                return set(known[1])
+        found = set[PoolKey]()
+        for origin, pools in self._changes:
+            if not found.isdisjoint(pools):
+                break  # one that changed twice may be what it was
+            found |= pools
+            if origin() is before._pools:
+                return found
+        if self._compared is not None and self._compared[0]() is before._pools:
+            return set(self._compared[1])
         found = self._pools.difference(before._pools)
         self._compared = ref(before._pools), frozenset(found)
         return found
@@ -246,8 +255,11 @@ class AllocatedState:
         self, pools: Mapping[PoolKey, PoolUse | None], claims: Mapping[str, tuple[_Taken, ...] | None]
     ) -> AllocatedState:
         """The state that differs from this one in the use of these pools and in what these claims hold."""
-        state = AllocatedState(self._pools.put(pools), self._claims.put(claims) if claims else self._claims)
-        state._change = ref(self._pools), frozenset(pools)
+        return self._made(pools, self._claims.put(claims) if claims else self._claims)
+
+    def _made(self, pools: Mapping[PoolKey, PoolUse | None], claims: _Claims) -> AllocatedState:
+        state = AllocatedState(self._pools.put(pools), claims)
+        state._changes = ((ref(self._pools), frozenset(pools)), *self._changes[: _FEW_CHANGES - 1])
         return state
 
     def with_allocation(self, claim: str, allocation: Obj) -> AllocatedState:
@@ -286,9 +298,7 @@ class AllocatedState:
         gone: dict[str, tuple[_Taken, ...] | None] = dict.fromkeys(held)
         # Only a state that is tried out has claims freed: hardly any of them is looked up in it.
         kept = self._claims.put(gone) if isinstance(self._claims, Seen) else Seen(self._claims, gone)
-        state = AllocatedState(self._pools.put(changed), kept)
-        state._change = ref(self._pools), frozenset(changed)
-        return state
+        return self._made(changed, kept)
 
     def _pools_without(self, held: Mapping[str, Sequence[_Taken]]) -> dict[PoolKey, PoolUse | None]:
         """What is taken of the pools once these claims hold nothing of what they hold; None if that is nothing."""

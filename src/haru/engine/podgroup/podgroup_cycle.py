@@ -135,7 +135,7 @@ def members_of(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
     last: list[PodInfo] = snapshot.decision_cache.get_or_compute("last pod", None, list)
     for obj, known in zip(pods, values_of(snapshot.pods, map(namespaced_name, pods)), strict=True):
         info = known if known is not None and known.obj is obj and not known.node else PodInfo.of(obj)
-        placed = info.node or (known is not None and known.key.uid == info.key.uid and known.node)
+        placed = info.node or (known is not info and known is not None and known.node and known.key.uid == info.key.uid)
         if placed or info.terminal or info.deleting:
             continue
         # Equal pods share the parsed parts of the first one, also in the next decision.

@@ -267,7 +267,7 @@ class ChangeCursor:
 
     def _named(self, changes: list[str | None]) -> set[str]:
         self.devices_changed = None in changes
-        return {name for name in changes if name is not None}
+        return set(filter(None, changes))
 
 
 def present_nodes(overlay: Overlay, names: set[str] | None) -> Iterable[tuple[str, NodeInfo | None]]:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from haru.engine.equivalence.decision_cache import cached_property
@@ -99,6 +100,7 @@ _READ_ONCE = (
     "host_ports",
     "tolerations",
     "disks",
+    "volume_claims",
     "terms",
     "images",
     "needed_features",
@@ -111,7 +113,9 @@ _READ_ONCE = (
 )
 
 
-_OF_SPEC = frozenset({*_READ_ONCE, *_TAKEN, "claims", "group", "volume_claims"})
+_SHARED = (*_READ_ONCE, *_TAKEN)
+_VALUES_OF_SHARED = attrgetter(*_SHARED)
+_OF_SPEC = frozenset({*_READ_ONCE, *_TAKEN, "claims", "group"})
 """What is read of a spec, and where no part of a status counts, too, of nothing else."""
 _RESIZED = frozenset({"containerStatuses", "initContainerStatuses", "resources", _DEVICES_TAKE})
 """Members of a status that the request, or what is used of a node, depends on."""
@@ -410,7 +414,7 @@ class PodInfo:
     @cached_property
     def _read(self) -> Mapping[str, Any]:
         """The decoded fields that pods with an equal spec share."""
-        return {name: getattr(self, name) for name in (*_READ_ONCE, *_TAKEN)}
+        return dict(zip(_SHARED, _VALUES_OF_SHARED(self), strict=True))
 
     def confirms(self, assumed: PodInfo) -> bool:
         """Return whether this is an assumed pod as the API has it on that node, and take over what was read of it.

@@ -51,7 +51,7 @@ class NodeDevices:
     @cached_property
     def plain(self) -> bool:
         """Tell whether only this node sees the devices, and they are plain: an allocation just names them."""
-        return all(view.confined and view.table.plain and not view.table.placed for view in self.views)
+        return False not in [view.confined and view.table.plain and not view.table.placed for view in self.views]
 
     def pool_of(self, position: int) -> PoolKey:
         """Return the pool of the device at a position."""

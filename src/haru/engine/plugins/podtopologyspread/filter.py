@@ -18,8 +18,8 @@ from haru.engine.state.cache import Snapshot
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import ChangeCursor, Overlay, present_nodes
 from haru.engine.state.pod_info import PodInfo
-from haru.kube.meta import Obj, controller_of
-from haru.kube.selectors import LabelSelector, Requirement, label_selector_from
+from haru.kube.meta import Obj
+from haru.kube.selectors import EVERYTHING, LabelSelector, Requirement, label_selector_from
 
 PLUGIN = "PodTopologySpread"
 HARD = "DoNotSchedule"
@@ -331,14 +331,16 @@ def _selector(snapshot: Snapshot, pod: PodInfo, services: DefaultConstraintSelec
     for found in services.selectors(snapshot, pod):
         labels.update(found)
     more: tuple[Requirement, ...] = ()
-    owner = controller_of(pod.obj) or {}
-    kind = _OWNERS.get((str(owner.get("apiVersion")), str(owner.get("kind"))))
-    if kind is not None:
+    owner = pod.controller
+    kind = None if owner is None else _OWNERS.get((str(owner.get("apiVersion")), str(owner.get("kind"))))
+    if owner is not None and kind is not None:
         obj = snapshot.objects(kind).get(f"{pod.key.namespace}/{owner.get('name')}") or {}
         selector = (obj.get("spec") or {}).get("selector") or {}
         if kind == "ReplicationController":
             labels.update(selector)
         elif selector:
             more = label_selector_from(selector).requirements
+    if not labels and not more:
+        return EVERYTHING
     required = tuple(Requirement(key, "in", frozenset({value})) for key, value in sorted(labels.items()))
     return LabelSelector((*required, *more))
