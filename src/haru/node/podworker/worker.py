@@ -185,6 +185,7 @@ class PodWorker:
             return 0.0
         if time.monotonic() < self._after_until and not all(other.is_cleaned for other in self._after):
             return _LOOK_SECONDS
+        self._after = ()
         wait = await self._sync_active(pod, seen)
         return wait if left is None else min(wait, left)
 
