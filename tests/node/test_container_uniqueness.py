@@ -242,6 +242,28 @@ def test_pod_whose_sandbox_has_gone_is_told_of_a_new_one(tmp_path: Path) -> None
     assert virtual_time.run(work()) == ["Pod sandbox changed, it will be killed and re-created."]
 
 
+def test_container_that_ends_well_with_its_sandbox_is_started_again(tmp_path: Path) -> None:
+    runtime = SlowRuntime(random.Random(1), 0.0)
+
+    async def stop(id_: str, grace: int) -> None:
+        runtime.end("main", 0)
+
+    runtime.stop_container = stop  # type: ignore[method-assign]
+
+    async def work() -> str:
+        made = Node(runtime, tmp_path)
+        made.api.pod["spec"]["restartPolicy"] = "OnFailure"
+        made.start()
+        await made.until(lambda: made.runtime.running("main"))
+        for sandbox in made.runtime.rooms.values():
+            sandbox.ready = False
+        await made.until(lambda: runtime.starts["main"] == 2, 60)
+        await made.stop()
+        return str(made.api.pod["status"]["phase"])
+
+    assert virtual_time.run(work()) == "Running"
+
+
 @pytest.mark.parametrize("hours", [0, 1, -1], ids=["", "the clock jumps forward", "the clock jumps back"])
 def test_container_whose_image_can_not_be_pulled_says_so_as_in_kubernetes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int

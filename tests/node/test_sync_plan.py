@@ -188,6 +188,15 @@ def test_containers_of_dead_sandbox_are_killed_first() -> None:
     assert not over.end_pod and over.is_over
 
 
+@pytest.mark.parametrize(("policy", "again"), [("Always", ("id-a",)), ("OnFailure", ("id-a",)), ("Never", ())])
+def test_container_that_ends_well_with_its_dead_sandbox_has_work_left(policy: str, again: tuple[str, ...]) -> None:
+    dead, of = replace(SANDBOX, ready=False), pod("a", restartPolicy=policy)
+    assert plan(of, seen(runs("a"), sandbox=dead)).again == again
+    ended_well = seen(ended("a"), sandbox=dead)
+    made = decide(of, ended_well, {}, Pauses(CrashLoop(), NOW), set(again))
+    assert (made.make_sandbox, made.is_over) == (bool(again), not again)
+
+
 def test_new_sandbox_starts_with_init_containers() -> None:
     old = [ended("x", sandbox="old"), ended("a", 137, sandbox="old")]
     assert plan(pod("a", init=("x",)), seen(*old)).starts == ("x",)

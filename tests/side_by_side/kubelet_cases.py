@@ -30,6 +30,8 @@ REMOVE_IMAGE: Final = "remove the image"
 """With a name: a step's change, which takes an image from the node's runtime."""
 PAUSE_SERVER: Final = "pause the API server"
 """With seconds: a step's change, during which nobody gets an answer."""
+END_SANDBOX: Final = "end the sandbox"
+"""With a pod's name: a step's change, which kills the process that holds the pod's namespaces."""
 UID_OF: Final = "UID-OF-"
 """With a pod's name behind it: stands for the uid of this pod."""
 

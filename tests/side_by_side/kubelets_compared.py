@@ -33,7 +33,19 @@ import yaml
 from benchmarks.control_planes import free_port, haru_program, serving
 from benchmarks.processes import started
 from kubectl_answers import QUESTIONS, answer
-from kubelet_cases import BOOT, CASES, DIRECTORY, NODE, PAUSE_SERVER, PORT, REMOVE_IMAGE, RESTART, UID_OF, Step
+from kubelet_cases import (
+    BOOT,
+    CASES,
+    DIRECTORY,
+    END_SANDBOX,
+    NODE,
+    PAUSE_SERVER,
+    PORT,
+    REMOVE_IMAGE,
+    RESTART,
+    UID_OF,
+    Step,
+)
 from machine_boot import boot, unmount_below, with_boot_id
 from manifests import Obj
 
@@ -142,6 +154,10 @@ class Side:
                 self.restart(boots=change == BOOT)
             elif change[0] == REMOVE_IMAGE:
                 self.containerd[0].ctr("images", "rm", "--sync", change[1])
+            elif change[0] == END_SANDBOX:
+                kinds = f'labels."io.kubernetes.pod.name"=={change[1]},labels."io.cri-containerd.kind"==sandbox'
+                for sandbox in self.containerd[0].ctr("containers", "ls", "-q", kinds).stdout.split():
+                    self.containerd[0].ctr("tasks", "kill", "-s", "SIGKILL", sandbox, check=False)
             elif change[0] == PAUSE_SERVER:
                 os.kill(self.server, signal.SIGSTOP)
                 time.sleep(float(change[1]))

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 from kubectl_answers import QUESTIONS
-from kubelet_cases import BOOT, CASES, PAUSE_SERVER, REMOVE_IMAGE, RESTART
+from kubelet_cases import BOOT, CASES, END_SANDBOX, PAUSE_SERVER, REMOVE_IMAGE, RESTART
 from kubelets_compared import Side, plain, told
 from manifests import Obj
 
+WORDS = (
+    *("delete", "patch", "debug", "annotate", "label", "wait", *QUESTIONS),
+    *(END_SANDBOX, PAUSE_SERVER, REMOVE_IMAGE),
+)
 KUBELET, HARU = (Side(name, Path("kubeconfig"), Path(f"/tmp/kc/{name}")) for name in ("kubelet", "haru"))
 
 
@@ -53,14 +57,4 @@ def test_steps_of_case_are_objects_or_words_of_kubectl(name: str) -> None:
         if isinstance(change, dict):
             assert {"apiVersion", "kind", "metadata"} <= change.keys()
         elif change not in (RESTART, BOOT):
-            assert change[0] in (
-                "delete",
-                "patch",
-                "debug",
-                "annotate",
-                "label",
-                "wait",
-                PAUSE_SERVER,
-                REMOVE_IMAGE,
-                *QUESTIONS,
-            )
+            assert change[0] in WORDS

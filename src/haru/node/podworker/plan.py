@@ -56,6 +56,8 @@ class Plan:
     make_sandbox: bool = False
     attempt: int = 0
     """Of the sandbox that is to be made."""
+    again: tuple[str, ...] = ()
+    """Ids of containers that run in a sandbox of no use: they start again, however they end."""
     kills: tuple[Kill, ...] = ()
     starts: tuple[str, ...] = ()
     """Names of containers to start, in order."""
@@ -231,20 +233,21 @@ def decide(
 
 def _without_sandbox(pod: Obj, seen: SeenPod, planner: _Planner, attempt: int) -> Plan:
     """A sandbox is to be made, unless the work is done."""
-    containers = pod["spec"]["containers"]
-    todo = [c for c in containers if _may_run_again(pod, c, seen.newest(c["name"]), attempt)]
+    newest = [(container, seen.newest(container["name"])) for container in pod["spec"]["containers"]]
+    todo = [last for container, last in newest if _may_run_again(pod, container, last, planner.replaced)]
     # What has ended already is not waited for.
     left = seen.runs or any(sandbox.ready for sandbox in seen.sandboxes)
     if not todo or _init_failed(pod, seen):
         return Plan(end_pod=left, is_over=True)
-    return Plan(end_pod=left, make_sandbox=True, attempt=attempt)
+    again = tuple(last.id for last in todo if last is not None and last.runs)
+    return Plan(end_pod=left, make_sandbox=True, attempt=attempt, again=again)
 
 
-def _may_run_again(pod: Obj, container: Mapping[str, Any], last: SeenContainer | None, attempt: int) -> bool:
+def _may_run_again(pod: Obj, container: Mapping[str, Any], last: SeenContainer | None, replaced: Set[str]) -> bool:
     """Also what ran when its sandbox went has to be started again, by its policy, as if it had failed."""
     if last is not None and last.state != EXITED:
         return (container.get("restartPolicy") or pod["spec"].get("restartPolicy") or "Always") != "Never"
-    return should_restart(pod, container, last)
+    return should_restart(pod, container, last) or (last is not None and last.id in replaced)
 
 
 def _init_failed(pod: Obj, seen: SeenPod) -> bool:

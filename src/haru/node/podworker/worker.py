@@ -208,6 +208,7 @@ class PodWorker:
         allocated = self._resizer.allocate(pod)
         pauses = Pauses(self._starts.pauses, time.time())
         plan = decide(allocated, seen, self._prober.results(), pauses, self._replaced)
+        self._replaced |= set(plan.again)
         self._starts.note_crashing(plan, seen)
         self._end.is_over = self._end.is_over or plan.is_over
         kills = plan.kills if plan.end_pod else (*plan.kills, *await self._resizer.actuate(allocated, seen))
