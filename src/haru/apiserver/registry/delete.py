@@ -13,7 +13,7 @@ from haru.apiserver.encoding.objects import encode, recent
 from haru.apiserver.encoding.rendering import check_list_shape, render_list, render_object
 from haru.apiserver.registry.list import find, selection_of
 from haru.apiserver.request import bodies
-from haru.apiserver.request.call import Call, is_dry_run
+from haru.apiserver.request.call import Call, dry_run_errors
 from haru.apiserver.request.http import Request, Response, json_response, success_status
 from haru.kube.custom.definitions import CLEANUP, GROUP, PLURAL
 from haru.kube.decoding import strict_decode
@@ -53,28 +53,28 @@ async def read_options(call: Call) -> Options:
         body, _ = strict_decode(value, delete_options())
     else:
         body = _from_query(request)
-    if data.strip():  # the query does not count beside a body
-        call.dry_run = is_dry_run(body.get("dryRun") or ())
+    call.dry_run = bool(body.get("dryRun"))
     return checked_options(body)
 
 
 def checked_options(body: Obj) -> Options:
     """DeleteOptions; 422 where they contradict each other."""
-    policy = body.get("propagationPolicy") or ""
+    policy = body.get("propagationPolicy")
     orphan = body.get("orphanDependents")
     preconditions = body.get("preconditions") or {}
     errors: list[FieldError] = []
-    if policy and orphan is not None:
+    if policy is not None and orphan is not None:
         why = "orphanDependents and deletionPropagation cannot be both set"
         errors.append(invalid("propagationPolicy", policy, why))
-    if policy not in ("", "Background", "Foreground", "Orphan"):
+    if policy not in (None, "Background", "Foreground", "Orphan"):
         why = 'supported values: "Foreground", "Background", "Orphan", "nil"'
         errors.append(FieldError("FieldValueNotSupported", "propagationPolicy", policy, why))
+    errors += dry_run_errors(body.get("dryRun") or ())
     if errors:
         raise invalid_error("meta.k8s.io", "DeleteOptions", "", errors)
     return Options(
         body.get("gracePeriodSeconds"),
-        policy,
+        policy or "",
         preconditions.get("uid") or "",
         preconditions.get("resourceVersion") or "",
         orphan,
@@ -83,10 +83,10 @@ def checked_options(body: Obj) -> Options:
 
 
 def _from_query(request: Request) -> Obj:
-    body: Obj = {}
+    body: Obj = {"dryRun": [*(request.query.get("dryRun") or ())]}
     if request.param("gracePeriodSeconds"):
         body["gracePeriodSeconds"] = request.number("gracePeriodSeconds")
-    if request.param("propagationPolicy"):
+    if "propagationPolicy" in request.query:
         body["propagationPolicy"] = request.param("propagationPolicy")
     if request.param("orphanDependents"):
         body["orphanDependents"] = request.flag("orphanDependents")
@@ -307,9 +307,10 @@ async def handle_delete(call: Call) -> Response:
 
 async def handle_delete_collection(call: Call) -> Response:
     """DELETE of a collection: every selected object, each by the rules for one; answered is how they were."""
+    selection = selection_of(call)
     options = await read_options(call)
     _warn_of_orphans(call, options)
-    found = await find(call, selection_of(call))
+    found = await find(call, selection)
     items = []
     for record in found.records:
         *_, name = record.key.split("/")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import orjson
@@ -67,13 +67,19 @@ class ListPage:
         return metadata
 
 
-def selection_of(call: Call) -> Selection:
-    """The selectors of the request; 400 for malformed ones and for fields that can not select."""
+def selection_of(call: Call, check: Callable[[Request], None] | None = None) -> Selection:
+    """The selectors of the request; 400 for malformed ones and for fields that can not select.
+
+    `check` looks at the other options (by default at those of a list) before it is asked what can select, as in 1.36.
+    """
     request, kind = call.request, call.resource.kind
     if not request.query and not call.name:
         return Selection(call.resource.stored, None, None)
+    for name in ("timeoutSeconds", "limit"):
+        request.number(name)
     labels = parse_label_selector(request.param("labelSelector")) if request.param("labelSelector") else None
     fields = parse_field_selector(request.param("fieldSelector")) if request.param("fieldSelector") else None
+    (check or check_options)(request)
     if fields is not None:
         fields = FieldSelector(tuple(each for each in fields.requirements if each[0] or each[2]))
     for path, _, _ in fields.requirements if fields else ():
@@ -132,11 +138,10 @@ def _decode_token(text: str, prefix: str) -> tuple[int, str]:
 
 
 def check_options(request: Request) -> None:
-    """422 for combinations of options that have no meaning, 400 for a time that is no number."""
+    """422 for combinations of options that have no meaning."""
     errors: list[FieldError] = []
     match, version = request.param("resourceVersionMatch"), request.param("resourceVersion")
     going_on = request.param("continue")
-    request.number("timeoutSeconds")
     if match:
         if not version:
             errors.append(
@@ -166,7 +171,6 @@ async def find(call: Call, selection: Selection) -> ListPage:
     if not request.query:
         page = await call.objects.store.range(call.resource.prefix(call.namespace))
         return ListPage(page.records, page.revision)
-    check_options(request)
     limit = max(request.number("limit"), 0)
     if token := request.param("continue"):
         if request.param("resourceVersion") not in ("", "0"):

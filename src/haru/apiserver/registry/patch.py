@@ -14,7 +14,7 @@ import orjson
 from haru.apiserver.registry.object_metadata import check_identity
 from haru.apiserver.registry.write import Outcome, Prepare, change, create_absent, managed_write
 from haru.apiserver.request import bodies
-from haru.apiserver.request.call import Call
+from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Request
 from haru.kube.decoding import strict_decode
 from haru.kube.errors import (
@@ -71,7 +71,7 @@ async def patch(call: Call, prepare: Prepare | None = None) -> Outcome:
 
 
 def check_patch(call: Call) -> str:
-    """The kind of patch; 415 for none, 422 for options that do not go with it."""
+    """Read the options of a patch, and return its kind; 415 for none, 422 for options that do not go with it."""
     content_type = bodies.media_type(call.request)
     accepted = [t for t in TYPES if t != STRATEGIC_PATCH or call.resource.kind.custom is None]
     if content_type not in accepted:
@@ -83,10 +83,9 @@ def check_patch(call: Call) -> str:
     if content_type == APPLY_PATCH:
         if not call.request.param("fieldManager"):
             errors.append(required("fieldManager", "is required for apply patch"))
-    elif call.request.param("force"):
+    elif "force" in call.request.query:
         errors.append(forbidden("force", "may not be specified for non-apply patch"))
-    if errors:
-        raise invalid_error("meta.k8s.io", "PatchOptions", "", errors)
+    read_write_options(call, errors)
     return content_type
 
 

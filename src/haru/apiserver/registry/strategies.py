@@ -7,13 +7,13 @@ Source: the registry strategies of each kind, as behaviour.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from haru.apiserver.registry.services import create_service, update_service
 from haru.apiserver.request.call import Call
 from haru.kube.apparmor import take_over_annotations
+from haru.kube.defaulting import apply_defaults
 from haru.kube.meta import Obj
 from haru.kube.warnings.pods import APPARMOR_ADVICE
 
@@ -68,21 +68,13 @@ async def _update_signing_request(call: Call, new: Obj, old: Obj) -> None:
 
 
 async def _create_secret(call: Call, secret: Obj) -> None:
-    write_string_data(secret)
+    """A webhook may have written `stringData`."""
+    apply_defaults(secret, call.resource.kind, call.objects.gates, own=True)
 
 
 async def _update_secret(call: Call, new: Obj, old: Obj) -> None:
-    write_string_data(new)
     if not new.get("type"):
         new["type"] = old.get("type")
-
-
-def write_string_data(secret: Obj) -> None:
-    """`stringData` is a way to write `data`, and is never stored."""
-    plain = secret.pop("stringData", None)
-    if plain:
-        encoded = {name: base64.b64encode(value.encode()).decode() for name, value in plain.items()}
-        secret["data"] = {**(secret.get("data") or {}), **encoded}
 
 
 _STRATEGIES: dict[tuple[str, str], Strategy] = {

@@ -71,7 +71,6 @@ async def handle_patch(call: Call) -> Response:
 
 async def patch_with(call: Call, prepare: Prepare | None = None) -> Response:
     """PATCH of an object or of a part of it that has rules of its own."""
-    read_write_options(call)
     return await respond(call, await patch(call, prepare))
 
 

@@ -40,8 +40,8 @@ OBJECTS_AT_ONCE = 64
 """Events that a client in the same process gets together: it hears them without letting others in."""
 
 
-def check_options(request: Request) -> bool:
-    """Whether the client wants the initial state streamed; 422 for combinations without meaning."""
+def check_options(request: Request) -> None:
+    """422 for combinations of options that have no meaning."""
     errors: list[FieldError] = []
     match = request.param("resourceVersionMatch")
     asks_for_state = not match and request.param("resourceVersion") in ("", "0")
@@ -59,11 +59,6 @@ def check_options(request: Request) -> bool:
         errors.append(forbidden("resourceVersionMatch", why))
     if errors:
         raise invalid_error("meta.k8s.io", "ListOptions", "", errors)
-    # What can not be read is refused before the stream begins.
-    request.number("limit")
-    request.number("timeoutSeconds")
-    request.flag("allowWatchBookmarks")
-    return request.flag("sendInitialEvents")
 
 
 class WatchStream:
@@ -310,8 +305,7 @@ class WatchHandler:
         representation = representation_of(request)
         if representation.yaml:
             raise not_acceptable(f"application/json;stream=watch, {WATCH_CONTENT_TYPE}")
-        wants_initial = check_options(request)
-        selection = selection_of(call)
+        selection = selection_of(call, check_options)
         revision_of(request)
         prefix = call.resource.prefix(call.namespace)
         socket = _websocket(request, binary=representation.protobuf) if wants_websocket(request.scope) else None
@@ -320,7 +314,7 @@ class WatchHandler:
         # event, and tries again for ever after the same answer as a status of HTTP.
         refusal: StatusError | None = None
         try:
-            initial, since = await _initial(call, selection, wants_initial=wants_initial)
+            initial, since = await _initial(call, selection)
             watch = store.watch(prefix, since)
         except (Compacted, StatusError) as error:
             refusal = error if isinstance(error, StatusError) else gone_error(error)
@@ -349,10 +343,10 @@ class WatchHandler:
         return Response(200, b"", content_type, [], run)
 
 
-async def _initial(call: Call, selection: Selection, *, wants_initial: bool) -> tuple[Sequence[Record], int]:
+async def _initial(call: Call, selection: Selection) -> tuple[Sequence[Record], int]:
     """The objects that a watch begins with, if any, and the revision that its events come after."""
     request, store = call.request, call.objects.store
-    revision = revision_of(request)
+    revision, wants_initial = revision_of(request), request.flag("sendInitialEvents")
     if wants_initial and revision:
         await wait_for_revision(call, revision)
     if wants_initial or (not revision and "sendInitialEvents" not in request.query):

@@ -36,6 +36,7 @@ PROBLEMS_LIMIT = 100
 WRITE_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 """What the query of a write is called."""
 _STRICTNESS = ("Ignore", "Warn", "Strict")
+_SUPPORTED = '"", "Ignore", "Strict", "Warn"'
 _COLON_ESCAPED = rb"\u003"
 """How every escape begins that could stand for a colon."""
 _INDEX = re.compile(r"\[(\d+)\]")
@@ -152,16 +153,16 @@ def parse_body(data: bytes, content_type: str) -> Any:
 
 
 def strictness(request: Request) -> str:
-    """The `fieldValidation` parameter; `Warn` unless the client says otherwise."""
-    values = request.query.get("fieldValidation")
-    if not values or not values[0]:
-        return "Warn"
-    if values[0] not in _STRICTNESS:
-        error = FieldError(
-            "FieldValueNotSupported", "fieldValidation", values[0], 'supported values: "", "Ignore", "Strict", "Warn"'
-        )
-        raise invalid_error("meta.k8s.io", WRITE_OPTIONS[request.method], "", [error])
-    return values[0]
+    """The `fieldValidation` parameter, which `read_write_options` has checked; `Warn` where there is none."""
+    return request.param("fieldValidation") or "Warn"
+
+
+def field_validation_errors(request: Request) -> list[FieldError]:
+    """What is wrong with the `fieldValidation` parameter."""
+    value = request.param("fieldValidation")
+    if value in ("", *_STRICTNESS):
+        return []
+    return [FieldError("FieldValueNotSupported", "fieldValidation", value, f"supported values: {_SUPPORTED}")]
 
 
 async def read_object(request: Request, kind: Kind, also: Sequence[str] = ()) -> Obj:

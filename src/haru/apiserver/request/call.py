@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.resources import Resource
-from haru.apiserver.request.bodies import WRITE_OPTIONS
+from haru.apiserver.request.bodies import WRITE_OPTIONS, field_validation_errors
 from haru.apiserver.request.http import Request
 from haru.kube.errors import FieldError, StatusError, invalid, invalid_error, not_found_error, too_long
 from haru.kube.meta import Obj
@@ -129,32 +129,36 @@ class DynamicAdmission(Protocol):
         """Return an updated Scale after mutation and validation."""
 
 
-def read_write_options(call: Call) -> None:
-    """Take `dryRun` and `fieldManager` from the query, and the time from the clock."""
+def read_write_options(call: Call, findings: Sequence[FieldError] = ()) -> None:
+    """Take `dryRun` and `fieldManager` from the query, and the time from the clock.
+
+    422 for `findings`, and for values that are wrong; a deletion has its options read with its body.
+    """
     request = call.request
-    kind = WRITE_OPTIONS.get(request.method, "DeleteOptions")
     call.now = call.objects.now()
-    call.dry_run = is_dry_run(request.query.get("dryRun") or (), kind)
-    manager = request.param("fieldManager")
-    errors = [] if len(manager.encode()) <= MANAGER_LIMIT else [too_long("fieldManager", MANAGER_LIMIT)]
-    for place, character in enumerate(manager):
-        if not character.isprintable():
-            why = f"invalid character U+{ord(character):04X} (at position {place})"
-            errors.append(invalid("fieldManager", manager, why))
-    if errors:
-        raise invalid_error("meta.k8s.io", kind, "", errors)
+    manager, dry_run = request.param("fieldManager"), request.query.get("dryRun") or ()
+    if kind := WRITE_OPTIONS.get(request.method):
+        errors = [*findings, *_manager_errors(manager), *dry_run_errors(dry_run), *field_validation_errors(request)]
+        if errors:
+            raise invalid_error("meta.k8s.io", kind, "", errors)
+        call.dry_run = bool(dry_run)
     call.manager = manager or default_manager(request)
 
 
-def is_dry_run(values: Sequence[str], options: str = "DeleteOptions") -> bool:
-    """Whether `dryRun` is asked for, if more than once; 422 for a value other than `All`."""
-    wanted = [value for value in values if value]
-    if not wanted:
-        return False
-    if set(wanted) != {"All"}:
-        error = FieldError("FieldValueNotSupported", "dryRun", wanted, 'supported values: "All"')
-        raise invalid_error("meta.k8s.io", options, "", [error])
-    return True
+def _manager_errors(manager: str) -> Iterator[FieldError]:
+    if len(manager.encode()) > MANAGER_LIMIT:
+        yield too_long("fieldManager", MANAGER_LIMIT)
+    for place, character in enumerate(manager):
+        if not character.isprintable():
+            why = f"invalid character U+{ord(character):04X} (at position {place})"
+            yield invalid("fieldManager", manager, why)
+
+
+def dry_run_errors(values: Sequence[str]) -> list[FieldError]:
+    """What is wrong with the values of `dryRun`: there is only `All`."""
+    if set(values) <= {"All"}:
+        return []
+    return [FieldError("FieldValueNotSupported", "dryRun", list(values), 'supported values: "All"')]
 
 
 def default_manager(request: Request) -> str:

@@ -112,9 +112,10 @@ class Request:
 
     def number(self, name: str) -> int:
         """An integer parameter, 0 when absent."""
-        value = self.param(name)
-        if not value:
+        values = self.query.get(name)
+        if values is None:
             return 0
+        value = values[0]
         if not _INTEGER(value):
             raise bad_request_error(f'strconv.ParseInt: parsing "{value}": invalid syntax')
         if len(value) > _DIGITS or not -(1 << 63) <= int(value) < 1 << 63:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 from haru.kube.defaulting.filling import Fillers, agree_on_first, fill, fill_unset, items, part, section
 from haru.kube.gates import FeatureGates
 from haru.kube.meta import Obj
@@ -47,7 +49,11 @@ def _node(node: Obj, gates: FeatureGates) -> None:
 
 
 def _secret(secret: Obj, gates: FeatureGates) -> None:
+    """`stringData` is a way to write `data`, and nobody sees it again."""
     fill(secret, type="Opaque")
+    if plain := secret.pop("stringData", None):
+        encoded = {name: base64.b64encode(value.encode()).decode() for name, value in plain.items()}
+        secret["data"] = {**(secret.get("data") or {}), **encoded}
 
 
 def _persistent_volume(volume: Obj, gates: FeatureGates) -> None:

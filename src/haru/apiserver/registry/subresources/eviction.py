@@ -9,7 +9,7 @@ from haru.apiserver.admission import node_restriction
 from haru.apiserver.registry.delete import check_preconditions, checked_options, delete_one
 from haru.apiserver.registry.write import change
 from haru.apiserver.request import bodies
-from haru.apiserver.request.call import Call, is_dry_run, read_write_options
+from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response, json_response, success_status
 from haru.kube.errors import (
     StatusError,
@@ -50,8 +50,7 @@ async def evict(call: Call) -> Response:
         why = "can not be set for pod eviction, try after removing the option"
         raise invalid_error("policy", "Eviction", call.name, [invalid(member, True, why)])
     options = checked_options(asked)
-    if asked.get("dryRun"):
-        call.dry_run = is_dry_run(asked["dryRun"])
+    call.dry_run = call.dry_run or bool(asked.get("dryRun"))
     if call.chain is not None:
         await call.chain.about_subresource(call, eviction)
         call.chain = None  # what follows is the eviction's own doing

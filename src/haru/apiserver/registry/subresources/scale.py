@@ -115,7 +115,6 @@ async def update(call: Call) -> Response:
 async def patch(call: Call) -> Response:
     """PATCH of the Scale."""
     assert _KIND is not None
-    read_write_options(call)
     content_type = check_patch(call)
     data = await call.request.body()
     if content_type == APPLY_PATCH:
