@@ -85,3 +85,9 @@ async def test_text_of_a_secret_is_written_as_its_data(api: Caller) -> None:
     (entry,) = made["metadata"]["managedFields"]
     assert entry["fieldsV1"]["f:data"] == {".": {}, "f:k": {}, "f:s": {}}
     assert "f:stringData" not in entry["fieldsV1"]
+
+
+@pytest.mark.parametrize(("method", "code"), [("POST", 415), ("PUT", 422)])
+async def test_type_of_a_new_object_is_looked_at_before_the_options(api: Caller, method: str, code: int) -> None:
+    path = MAPS if method == "POST" else f"{MAPS}/a"
+    assert (await api(method, f"{path}?dryRun=x", config_map("a"), type="text/plain")).status == code

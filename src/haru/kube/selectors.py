@@ -173,9 +173,10 @@ class _Parser:
         if token != "(":
             raise ValueError(f"found '{token}' expected: '('")
         values: set[str] = set()
-        current = ""
+        current, token = "", self._take()
+        if not token or (token in _PUNCTUATION and token not in ",)"):
+            raise ValueError(f"found '{token}', expected: ',', ')' or identifier")
         while True:
-            token = self._take()
             if token in (",", ")"):
                 values.add(current)
                 current = ""
@@ -185,6 +186,7 @@ class _Parser:
                 raise ValueError(f"found '{token}', expected: ',' or ')'")
             else:
                 current = token
+            token = self._take()
 
 
 _PUNCTUATION: Final = frozenset({"=", "==", "!=", "!", "(", ")", ",", "<", ">"})

@@ -39,8 +39,8 @@ from haru.kube.signing_requests import with_condition_times, with_kept_answers
 
 _RESOURCE = "resource.k8s.io"
 # Metadata that a write to /status does not change.
-_METADATA = ("deletionGracePeriodSeconds", "deletionTimestamp", "generation")
-_ALL_METADATA = (*_METADATA, "labels", "annotations", "finalizers", "ownerReferences")
+_METADATA = ("generation",)
+_ALL_METADATA = (*_METADATA, "deletionTimestamp", "labels", "annotations", "finalizers", "ownerReferences")
 _STATUS_KEEPS = {"Pod": (*_METADATA, "ownerReferences"), "Deployment": (*_METADATA, "labels")}
 
 

@@ -120,10 +120,20 @@ def wants_protobuf(accept: str) -> bool:
         return False
 
 
+def wants_yaml(accept: str) -> bool:
+    """Whether YAML is what a client likes best."""
+    if "yaml" not in accept:
+        return False
+    try:
+        return negotiate(accept).yaml
+    except StatusError:
+        return False
+
+
 def check_form(accept: str, kind: Kind) -> None:
     """406 where a client takes nothing that objects of the kind have a form in."""
     representation = negotiate(accept)
-    if kind.virtual and representation.shape != "object":
+    if kind.virtual and representation.shape == "table":
         raise not_acceptable(_ALL)
     if representation.protobuf and representation.shape != "partial" and not has_protobuf(kind):
-        raise not_acceptable("application/json, application/yaml")
+        raise not_acceptable(_ALL)

@@ -13,7 +13,7 @@ from itertools import accumulate
 import orjson
 
 from haru.apiserver.encoding import gzip_parts
-from haru.apiserver.encoding.negotiation import PROTOBUF, preferred_for_errors, wants_protobuf
+from haru.apiserver.encoding.negotiation import PROTOBUF, preferred_for_errors, wants_protobuf, wants_yaml
 from haru.apiserver.request.http import JSON, TRUE, Request, Response, Scope
 from haru.kube import yaml
 from haru.kube.wire import CONTENT_TYPE
@@ -47,8 +47,16 @@ def head_of(response: Response, audit_id: str, length: int | None) -> Scope:
 
 
 def in_wanted_form(request: Request, response: Response) -> Response:
-    """The answer in protobuf, where its client takes nothing else; one that has no form there stays as it is."""
-    if response.content_type != JSON or response.passed_on or not wants_protobuf(request.header(b"accept")):
+    """The answer in protobuf, where its client takes nothing else, or in YAML; what has no such form stays as it is."""
+    accept = request.header(b"accept")
+    if response.content_type != JSON or response.passed_on:
+        return response
+    if wants_yaml(accept) and (whole := response.whole()):
+        obj = orjson.loads(whole)
+        if not isinstance(obj, dict) or "kind" not in obj:  # no object of the API
+            return response
+        return replace(response, body=yaml.dump(obj).encode(), pieces=(), gzipped=None, content_type="application/yaml")
+    if not wants_protobuf(accept):
         return response
     whole = response.whole()
     obj = orjson.loads(whole) if whole else None

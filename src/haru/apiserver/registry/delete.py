@@ -117,7 +117,7 @@ async def delete_one(call: Call, options: Options) -> Deletion:
         if call.dry_run:
             return Deletion(marked, removable)
         try:
-            if marked != obj:
+            if marked != obj and not (removable and _is_marked_alike(marked, obj)):
                 record = await _write(call, record, marked)
             if not removable:
                 return Deletion(recent(record), False)
@@ -126,6 +126,12 @@ async def delete_one(call: Call, options: Options) -> Deletion:
             continue
         metadata = {**marked["metadata"], "resourceVersion": str(event.revision)}
         return Deletion({**marked, "metadata": metadata}, True)
+
+
+def _is_marked_alike(marked: Obj, obj: Obj) -> bool:
+    """Whether only finalizers have gone: an object that goes at once is not written without them first."""
+    left, right = marked["metadata"], obj["metadata"]
+    return all(left.get(name) == right.get(name) for name in ("deletionTimestamp", "deletionGracePeriodSeconds"))
 
 
 async def _write(call: Call, record: Record, obj: Obj) -> Record:

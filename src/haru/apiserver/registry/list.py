@@ -173,9 +173,9 @@ async def find(call: Call, selection: Selection) -> ListPage:
         return ListPage(page.records, page.revision)
     limit = max(request.number("limit"), 0)
     if token := request.param("continue"):
+        revision, after = _decode_token(token, call.resource.prefix(call.namespace))
         if request.param("resourceVersion") not in ("", "0"):
             raise bad_request_error("specifying resource version is not allowed when using continue")
-        revision, after = _decode_token(token, call.resource.prefix(call.namespace))
     else:
         if request.param("resourceVersion") == "0":
             limit = 0  # who takes any state takes the whole of it, as from the cache of 1.36

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 
 from haru.apiserver.request.call import Call
-from haru.kube.errors import bad_request_error, conflict_error, invalid, invalid_error
+from haru.kube.errors import StatusError, bad_request_error, conflict_error, invalid, invalid_error
 from haru.kube.meta import Obj
 from haru.kube.names import generate_name, name_suffix
 from haru.kube.strategy import allows_unconditional_update, begins_generation
@@ -94,8 +94,7 @@ def check_preconditions(call: Call, wanted: Obj, live: Obj) -> None:
     if given.get("uid") and given["uid"] != found["uid"]:
         if call.request.method == "PATCH":  # what is patched is the object itself
             raise call.invalid(call.name, [invalid("metadata.uid", given["uid"], "field is immutable")])
-        why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {found['uid']}"
-        raise conflict_error(kind.group, kind.plural, call.name, why)
+        raise other_uid(call, given["uid"], found["uid"])
     version = named_version(given)
     if not version:
         if not allows_unconditional_update(kind) and call.subresource != "scale":
@@ -106,6 +105,14 @@ def check_preconditions(call: Call, wanted: Obj, live: Obj) -> None:
             error = invalid("metadata.resourceVersion", version, "must be an unsigned integer")
             raise call.invalid(call.name, [error])
         raise conflict_error(kind.group, kind.plural, call.name)
+
+
+def other_uid(call: Call, given: str, found: str = "") -> StatusError:
+    """409 for an object that is not the one that its writer means, in the words of 1.36's store."""
+    kind, key = call.resource.kind, call.resource.registry_key(call.namespace, call.name)
+    why = f"Precondition failed: UID in precondition: {given}, UID in object meta: {found}"
+    why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+    return conflict_error(kind.group, kind.plural, call.name, why)
 
 
 def named_version(metadata: Obj) -> str:

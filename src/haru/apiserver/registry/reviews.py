@@ -14,12 +14,13 @@ from haru.apiserver.auth.authorization import Authorizer
 from haru.apiserver.auth.node_authorizer import Attributes, node_of
 from haru.apiserver.auth.tokens.validation import InvalidToken
 from haru.apiserver.auth.user import UserInfo, user_object
+from haru.apiserver.encoding.rendering import render_object
 from haru.apiserver.registry.object_metadata import place_in_namespace
 from haru.apiserver.registry.subresources.binding import bind
 from haru.apiserver.registry.write import managed_write
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
-from haru.apiserver.request.http import Response, json_response
+from haru.apiserver.request.http import Response
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj
 from haru.kube.patch.apply import track_update
@@ -30,7 +31,9 @@ from haru.kube.validation.reviews import validate_access_review
 async def _read(call: Call) -> Obj:
     read_write_options(call)
     obj = await bodies.read_object(call.request, call.resource.kind)
-    obj.setdefault("metadata", {})
+    metadata = obj.setdefault("metadata", {})
+    for name in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "uid", "selfLink"):
+        metadata.pop(name, None)
     return obj
 
 
@@ -51,15 +54,14 @@ async def review_token(authenticator: Authenticator, call: Call) -> Response:
         obj["status"] = {"user": {}, "error": error}
     else:
         obj["status"] = {"authenticated": True, "user": user_object(found[0]), "audiences": list(found[1])}
-    return json_response(obj, 201)
+    return render_object(call, None, obj, 201)
 
 
 async def review_self(call: Call) -> Response:
     """SelfSubjectReview: who am I."""
     obj = await _read(call)
-    obj["metadata"]["creationTimestamp"] = call.now
-    obj["status"] = {"userInfo": user_object(call.request.user)}
-    return json_response(obj, 201)
+    metadata, status = {"creationTimestamp": call.now}, {"userInfo": user_object(call.request.user)}
+    return render_object(call, None, {**_type_of(obj), "metadata": metadata, "status": status}, 201)
 
 
 async def _decide(authorizer: Authorizer, user: UserInfo, spec: Mapping[str, Any]) -> Obj:
@@ -101,7 +103,7 @@ async def review_own_access(authorizer: Authorizer, call: Call) -> Response:
     """SelfSubjectAccessReview: may I."""
     obj = await _read_access_review(call)
     obj["status"] = await _decide(authorizer, call.request.user, obj["spec"])
-    return json_response(obj, 201)
+    return render_object(call, None, obj, 201)
 
 
 async def review_access(authorizer: Authorizer, call: Call) -> Response:
@@ -110,7 +112,7 @@ async def review_access(authorizer: Authorizer, call: Call) -> Response:
     spec = obj["spec"]
     user = UserInfo(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "")
     obj["status"] = await _decide(authorizer, user, spec)
-    return json_response(obj, 201)
+    return render_object(call, None, obj, 201)
 
 
 async def _read_access_review(call: Call) -> Obj:
@@ -129,7 +131,7 @@ async def review_own_rules(authorizer: Authorizer, call: Call) -> Response:
     if not namespace:
         raise bad_request_error("no namespace on request")
     rules = authorizer.rules(call.request.user, namespace)
-    obj["status"] = {
+    status: Obj = {
         "resourceRules": [r for r in rules if r.get("resources")],
         "nonResourceRules": [
             {"verbs": r["verbs"], "nonResourceURLs": r["nonResourceURLs"]} for r in rules if r.get("nonResourceURLs")
@@ -138,8 +140,13 @@ async def review_own_rules(authorizer: Authorizer, call: Call) -> Response:
     }
     if node_of(call.request.user) is not None:
         why = "node authorizer does not support user rule resolution"
-        obj["status"].update(incomplete=True, evaluationError=why)
-    return json_response(obj, 201)
+        status.update(incomplete=True, evaluationError=why)
+    return render_object(call, None, {**_type_of(obj), "metadata": {}, "spec": {}, "status": status}, 201)
+
+
+def _type_of(obj: Obj) -> Obj:
+    """What an answer has of a question that it does not repeat."""
+    return {member: obj[member] for member in ("kind", "apiVersion")}
 
 
 def review_handlers(

@@ -29,6 +29,7 @@ from haru.apiserver.registry.object_metadata import (
     may_make_up_name,
     name_new_object,
     named_version,
+    other_uid,
     own,
     own_metadata,
     place_in_namespace,
@@ -99,10 +100,7 @@ async def create_absent(call: Call, obj: Obj, *, applied: bool = False) -> Outco
     await call.admission.permit_creation(call)
     metadata = own_metadata(obj)
     if metadata.get("uid"):
-        kind, key = call.resource.kind, call.resource.registry_key(call.namespace, call.name)
-        why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: "
-        why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
-        raise conflict_error(kind.group, kind.plural, call.name, why)
+        raise other_uid(call, metadata["uid"])
     return await create(call, obj, applied=applied)
 
 

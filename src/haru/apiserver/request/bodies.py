@@ -146,7 +146,17 @@ def parse_body(data: bytes, content_type: str) -> Any:
         return value
     if content_type in YAML_TYPES:
         return parse_yaml(data)
-    raise unsupported_media_type_error(
+    raise _unknown_type()
+
+
+def check_media_type(request: Request) -> None:
+    """415 for a body that nobody can read."""
+    if media_type(request) not in (*JSON_TYPES, PROTOBUF_TYPE, *YAML_TYPES):
+        raise _unknown_type()
+
+
+def _unknown_type() -> StatusError:
+    return unsupported_media_type_error(
         "the body of the request was in an unknown format - accepted media types include: "
         "application/json, application/yaml, application/vnd.kubernetes.protobuf"
     )

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.resources import Resource
-from haru.apiserver.request.bodies import WRITE_OPTIONS, field_validation_errors
+from haru.apiserver.request.bodies import WRITE_OPTIONS, check_media_type, field_validation_errors
 from haru.apiserver.request.http import Request
 from haru.kube.errors import FieldError, StatusError, invalid, invalid_error, not_found_error, too_long
 from haru.kube.meta import Obj
@@ -51,9 +51,10 @@ class Call:
         return not_found_error(kind.group, kind.plural, self.name)
 
     def invalid(self, name: str, errors: list[FieldError]) -> StatusError:
-        """422 with the findings of validation."""
+        """422 with the findings of validation; 1.36 validates events of both groups as those of the core."""
         kind = self.resource.kind
-        return invalid_error(kind.group, kind.kind, name, errors)
+        group = "" if kind.group == "events.k8s.io" else kind.group
+        return invalid_error(group, kind.kind, name, errors)
 
     def taken_findings(self) -> list[FieldError]:
         """What admission has found until now, each once; nothing is left."""
@@ -137,6 +138,8 @@ def read_write_options(call: Call, findings: Sequence[FieldError] = ()) -> None:
     request = call.request
     call.now = call.objects.now()
     manager, dry_run = request.param("fieldManager"), request.query.get("dryRun") or ()
+    if request.method == "POST":
+        check_media_type(request)
     if kind := WRITE_OPTIONS.get(request.method):
         errors = [*findings, *_manager_errors(manager), *dry_run_errors(dry_run), *field_validation_errors(request)]
         if errors:

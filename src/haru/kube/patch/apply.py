@@ -122,8 +122,9 @@ def server_side_apply(live: Obj | None, applied: Obj, write: ManagedWrite, *, fo
             conflicts = [(each._replace(api_version=_SCALE_VERSION), fields) for each, fields in conflicts]
         raise _conflict_error(conflicts)
     _take(holdings, owner.identity, changed, difference.removed)
-    # An apply that changes nothing but owners is none at any time.
-    time = now if merged != base else last.time if last else ""
+    # An apply that changes nothing but owners is none at any time; fields that it cannot set change something here.
+    is_change = merged != base or (len(config) < len(applied) and merge(base, applied, shape) != base)
+    time = now if is_change else last.time if last else ""
     holdings[owner.identity] = Holding(owner, time, wanted)
     if is_kubectl:
         merged = last_applied.with_last_applied(merged, applied)

@@ -44,6 +44,15 @@ def validate_namespace(namespace: Obj) -> list[FieldError]:
     return found
 
 
+def validate_namespace_status(new: Obj, old: Obj) -> list[FieldError]:
+    """The phase of a Namespace says whether it is being deleted."""
+    phase, is_going = part(new, "status").get("phase") or "", bool(part(new, "metadata").get("deletionTimestamp"))
+    wanted, condition = ("Terminating", "is not empty") if is_going else ("Active", "is empty")
+    if phase == wanted:
+        return []
+    return [invalid("status.Phase", phase, f"may only be '{wanted}' if `deletionTimestamp` {condition}")]
+
+
 # --- config maps, secrets ------------------------------------------------------------------------------------------
 
 

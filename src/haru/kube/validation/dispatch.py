@@ -227,6 +227,7 @@ STATUS: Mapping[tuple[str, str], Status] = {
     (RESOURCE, "DeviceTaintRule"): lambda new, old: classes.validate_taint_rule_status(new),
     (RESOURCE, "ResourcePoolStatusRequest"): classes.validate_pool_status,
     (_SCHEDULING, "PodGroup"): scheduling.validate_pod_group_status,
+    ("", "Namespace"): core.validate_namespace_status,
     ("", "Pod"): pod_status.validate_pod_status,
     ("", "PersistentVolumeClaim"): volume_claims.validate_volume_claim_status,
     ("", "ReplicationController"): workload_status.validate_replica_set_status,

@@ -13,10 +13,7 @@ from haru.kube.validation.common import items, label_name, part, subdomain
 
 _MAX_PRECEDENCE = 10000
 _METHODS = ("ByNamespace", "ByUser")
-_VERBS = (
-    *("connect", "create", "delete", "deletecollection", "get", "head", "list", "options", "patch", "post", "proxy"),
-    *("put", "trace", "update", "watch"),
-)
+_VERBS = (*("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"),)
 _SUBJECTS = {"Group": "group", "ServiceAccount": "serviceAccount", "User": "user"}
 _LEVEL_TYPES = ("Exempt", "Limited")
 _MAX_QUEUES = 10_000_000

@@ -171,8 +171,9 @@ def _validate_owners(owners: list[Obj], field: str) -> list[FieldError]:
     found: list[FieldError] = []
     controller = ""
     for owner in owners:
-        if not owner.get("apiVersion"):
-            found.append(invalid(f"{field}.apiVersion", "", "version must not be empty"))
+        version = owner.get("apiVersion") or ""
+        if not version.rpartition("/")[2] or version.count("/") > 1:
+            found.append(invalid(f"{field}.apiVersion", version, "version must not be empty"))
         for name in ("kind", "name", "uid"):
             if not owner.get(name):
                 found.append(invalid(f"{field}.{name}", "", "must not be empty"))

@@ -37,7 +37,7 @@ def validate_role(role: Obj) -> list[FieldError]:
         for index, selector in enumerate(selectors):
             wrong = validate_label_selector(f"{place}[{index}]", selector)
             # Said twice by 1.36: of the label, and of the selector that cannot be made.
-            found += [*wrong, *(invalid(f"{place}[{index}]", selector, error.detail) for error in wrong[:1])]
+            found += [*wrong, *(invalid(f"{place}[{index}]", selector, "invalid label selector.") for _ in wrong[:1])]
     return found
 
 
@@ -67,7 +67,7 @@ def validate_role_binding(binding: Obj) -> list[FieldError]:
     found: list[FieldError] = []
     if reference.get("apiGroup") != _RBAC:
         found.append(not_supported("roleRef.apiGroup", reference.get("apiGroup") or "", (_RBAC,)))
-    kinds = ("ClusterRole",) if cluster else ("ClusterRole", "Role")
+    kinds = ("ClusterRole",) if cluster else ("Role", "ClusterRole")
     if reference.get("kind") not in kinds:
         found.append(not_supported("roleRef.kind", reference.get("kind") or "", kinds))
     name = reference.get("name") or ""
@@ -151,5 +151,4 @@ def validate_runtime_class(runtime: Obj) -> list[FieldError]:
 
 def validate_runtime_class_update(new: Obj, old: Obj) -> list[FieldError]:
     """A class keeps its handler."""
-    found = [] if new.get("handler") else [required("handler")]
-    return found + immutable("handler", new.get("handler"), old.get("handler"))
+    return validate_runtime_class(new) + immutable("handler", new.get("handler"), old.get("handler"))

@@ -63,7 +63,7 @@ def _selectors(spec: Obj) -> Iterator[tuple[str, Obj]]:
 def _selector(selector: Obj, path: str) -> Iterator[FieldError]:
     raw, requirements = selector.get("rawSelector") or "", selector.get("requirements") or []
     if raw and requirements:
-        yield invalid(f"{path}.rawSelector", raw, "may not be specified at the same time as requirements")
+        yield invalid(f"{path}.rawSelector", raw, "may not specified at the same time as requirements")
     if not raw and not requirements:
         yield required(f"{path}.requirements", f"when {path} is specified, requirements or rawSelector is required")
     for index, requirement in enumerate(requirements):

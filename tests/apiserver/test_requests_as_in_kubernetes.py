@@ -1,0 +1,154 @@
+"""Answers of kube-apiserver 1.36.2 to requests that were drawn at random, where those of Haru were others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from api_caller import MAPS, PODS, Caller, config_map, pod
+from custom_objects import TRAININGS, define
+
+from haru.kube import yaml
+
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+REVIEWS = "/apis/authorization.k8s.io/v1"
+CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+NAMED = {"metadata": {"name": "a", "labels": {"a": "b"}}}
+
+
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [
+        ({"overhead": {"podFixed": {"a": "1Gi"}}}, "overhead.limits[a]"),
+        ({"scheduling": {"nodeSelector": {"a b": "c"}}}, "scheduling.nodeSelector"),
+    ],
+)
+async def test_all_of_a_runtime_class_is_validated_when_it_changes(api: Caller, part: Any, field: str) -> None:
+    await api.create(CLASSES, {"metadata": {"name": "a"}, "handler": "h"})
+    answer = await api("PATCH", f"{CLASSES}/a", part, type=MERGE)
+    assert answer.status == 422
+    assert {cause["field"] for cause in answer.json["details"]["causes"]} == {field}
+
+
+@pytest.mark.parametrize("version", ["", "apps/", "v1/x/y"])
+async def test_version_of_an_owner_is_a_version(api: Caller, version: str) -> None:
+    owner = {"apiVersion": version, "kind": "ConfigMap", "name": "a", "uid": "u"}
+    answer = await api("POST", MAPS, {"metadata": {"name": "a", "ownerReferences": [owner]}})
+    (cause,) = answer.json["details"]["causes"]
+    assert cause["message"] == f'Invalid value: "{version}": version must not be empty'
+
+
+async def test_grace_period_of_a_deletion_cannot_be_written_with_a_status(api: Caller) -> None:
+    await api.create(PODS, pod("p"))
+    answer = await api("PATCH", f"{PODS}/p/status", {"metadata": {"deletionGracePeriodSeconds": 5}}, type=MERGE)
+    (cause,) = answer.json["details"]["causes"]
+    assert cause["field"] == "metadata.deletionGracePeriodSeconds"
+
+
+async def test_review_of_rules_answers_with_the_rules_alone(api: Caller) -> None:
+    answer = await api("POST", f"{REVIEWS}/selfsubjectrulesreviews", {**NAMED, "spec": {"namespace": "default"}})
+    assert answer.json.keys() == {"kind", "apiVersion", "metadata", "spec", "status"}
+    assert (answer.json["metadata"], answer.json["spec"]) == ({}, {})
+
+
+async def test_review_of_oneself_answers_with_the_user_alone(api: Caller) -> None:
+    answer = await api("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", NAMED)
+    assert answer.json["metadata"].keys() == {"creationTimestamp"}
+
+
+async def test_review_forgets_what_only_a_server_sets(api: Caller) -> None:
+    body = {"metadata": {"creationTimestamp": "2026-01-02T03:04:05Z", "uid": "u"}, "spec": {"token": "x"}}
+    answer = await api("POST", "/apis/authentication.k8s.io/v1/tokenreviews", body)
+    assert not {"creationTimestamp", "uid"} & answer.json["metadata"].keys()
+
+
+@pytest.mark.parametrize(("accept", "code", "kind"), [(PARTIAL, 201, "PartialObjectMetadata"), (TABLE, 406, "Status")])
+async def test_review_has_metadata_and_no_table(api: Caller, accept: str, code: int, kind: str) -> None:
+    body = {"spec": {"namespace": "default"}}
+    answer = await api("POST", f"{REVIEWS}/selfsubjectrulesreviews", body, accept=accept)
+    assert (answer.status, answer.json["kind"]) == (code, kind)
+
+
+async def test_selector_of_a_role_that_is_none_is_told_twice(api: Caller) -> None:
+    rule = {"clusterRoleSelectors": [{"matchExpressions": [{"key": "a", "operator": "In"}]}]}
+    answer = await api("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "a"}, "aggregationRule": rule})
+    first, second = answer.json["details"]["causes"]
+    assert first["field"] == "aggregationRule.clusterRoleSelectors[0].matchExpressions[0].values"
+    assert second["message"].endswith(": invalid label selector.")
+
+
+async def test_kinds_of_roles_are_told_in_their_order(api: Caller) -> None:
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Pod", "name": "a"}
+    answer = await api(
+        "POST", f"{RBAC}/namespaces/default/rolebindings", {"metadata": {"name": "a"}, "roleRef": reference}
+    )
+    (cause,) = answer.json["details"]["causes"]
+    assert cause["message"] == 'Unsupported value: "Pod": supported values: "Role", "ClusterRole"'
+
+
+async def test_object_that_goes_at_once_is_not_changed_before(api: Caller) -> None:
+    made = await api.create(MAPS, config_map("a"))
+    finalizers = {"metadata": {"finalizers": ["orphan"]}}
+    await api("PATCH", f"{MAPS}/a", finalizers, type=MERGE)
+    stream = await api.stream(f"{MAPS}?watch=1&resourceVersion={made['metadata']['resourceVersion']}")
+    await api("DELETE", f"{MAPS}/a?propagationPolicy=Background")
+    assert [type_ for type_, _ in await stream.take(2)] == ["MODIFIED", "DELETED"]
+    await stream.close()
+
+
+async def test_deletion_is_answered_in_yaml_to_who_wants_that(api: Caller) -> None:
+    await api.create(MAPS, config_map("a"))
+    answer = await api("DELETE", f"{MAPS}/a", accept="application/yaml")
+    assert answer.headers["content-type"] == "application/yaml"
+    assert yaml.load(answer.body.decode())["status"] == "Success"
+
+
+async def test_other_uid_is_a_conflict_in_the_words_of_the_store(api: Caller) -> None:
+    await api.create(MAPS, config_map("a"))
+    answer = await api("PUT", f"{MAPS}/a", {"metadata": {"name": "a", "uid": "x"}})
+    assert answer.status == 409
+    assert "StorageError: invalid object, Code: 4, Key: /registry/configmaps/default/a, " in answer.json["message"]
+
+
+async def test_custom_resource_without_a_form_is_told_all_media_types(api: Caller) -> None:
+    await define(api)
+    answer = await api("POST", TRAININGS, {}, accept="application/vnd.kubernetes.protobuf")
+    assert answer.status == 406 and b"application/json, application/yaml, application/vnd.kubernetes.protobuf" in (
+        answer.body
+    )
+
+
+async def test_apply_of_what_it_cannot_set_has_a_time(api: Caller) -> None:
+    nodes = "/api/v1/nodes"
+    await api.create(nodes, {"metadata": {"name": "a", "labels": {"a": "b"}}})
+    applied = {"apiVersion": "v1", "kind": "Node", **NAMED, "status": {"capacity": {"cpu": "4"}}}
+    answer = await api("PATCH", f"{nodes}/a?fieldManager=m", applied, type=APPLY)
+    assert answer.json["metadata"]["managedFields"][0]["time"]
+    del applied["status"]
+    answer = await api("PATCH", f"{nodes}/a?fieldManager=n", applied, type=APPLY)
+    assert "time" not in answer.json["metadata"]["managedFields"][0]
+
+
+@pytest.mark.parametrize("code", [422, 200])
+async def test_phase_of_a_namespace_says_whether_it_is_being_deleted(api: Caller, code: int) -> None:
+    path = "/api/v1/namespaces/n"
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "n"}})
+    if code == 200:
+        await api("DELETE", path)
+    answer = await api("PATCH", f"{path}/status", {"status": {"phase": "Terminating"}}, type=MERGE)
+    assert answer.status == code
+    if code == 422:
+        why = "Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"
+        assert answer.json["details"]["causes"] == [
+            {"reason": "FieldValueInvalid", "message": why, "field": "status.Phase"}
+        ]
+
+
+async def test_events_of_both_groups_are_refused_as_those_of_the_core(api: Caller) -> None:
+    answer = await api("POST", "/apis/events.k8s.io/v1/namespaces/default/events", {"metadata": {"name": "a"}})
+    assert answer.json["message"].startswith('Event "a" is invalid: ')
+    assert "group" not in answer.json["details"]
