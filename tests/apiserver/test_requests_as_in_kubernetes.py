@@ -152,3 +152,47 @@ async def test_events_of_both_groups_are_refused_as_those_of_the_core(api: Calle
     answer = await api("POST", "/apis/events.k8s.io/v1/namespaces/default/events", {"metadata": {"name": "a"}})
     assert answer.json["message"].startswith('Event "a" is invalid: ')
     assert "group" not in answer.json["details"]
+
+
+async def test_account_names_its_secrets_and_says_nothing_else_of_them(api: Caller) -> None:
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    body = {"metadata": {"name": "a"}, "secrets": [{"name": "s", "namespace": "x", "resourceVersion": "1"}]}
+    assert (await api.create(accounts, body))["secrets"] == [{"name": "s"}]
+    answer = await api("PATCH", f"{accounts}/a", {"secrets": [{"name": "t", "uid": "u"}]}, type=MERGE)
+    assert answer.json["secrets"] == [{"name": "t"}]
+
+
+async def test_nulls_in_lists_of_a_merge_patch_are_no_members(api: Caller) -> None:
+    await api.create(PODS, pod("p"))
+    spec = {"containers": [{"name": "main", "image": "c:2", "none": None, "env": [{"name": "E", "x": None}]}]}
+    answer = await api("PATCH", f"{PODS}/p?dryRun=All", {"spec": spec}, type=MERGE)
+    assert "warning" not in answer.headers
+
+
+async def test_quantities_of_resources_are_rounded_up_to_thousandths(api: Caller) -> None:
+    limits = {"spec": {"limits": [{"type": "Container", "max": {"cpu": "0.5m", "memory": "1500n"}}]}}
+    made = await api.create("/api/v1/namespaces/default/limitranges", {"metadata": {"name": "l"}, **limits})
+    assert made["spec"]["limits"][0]["max"] == {"cpu": "1m", "memory": "1m"}
+
+
+async def test_table_of_what_was_not_stored_has_no_version(api: Caller) -> None:
+    answer = await api("POST", f"{MAPS}?dryRun=All", config_map("a"), accept=TABLE)
+    assert answer.json["metadata"] == {}
+
+
+async def test_name_that_is_taken_is_told_to_who_gave_a_base_too(api: Caller) -> None:
+    await api.create(MAPS, config_map("a"))
+    answer = await api("POST", MAPS, {"metadata": {"name": "a", "generateName": "b-"}})
+    assert answer.json["details"]["retryAfterSeconds"] == 1
+    assert answer.json["message"].endswith(", the server was not able to generate a unique name for the object")
+
+
+async def test_owner_that_is_patched_in_twice_is_told_so(api: Caller) -> None:
+    await api.create(MAPS, config_map("a"))
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "b", "uid": "u"}
+    answer = await api("PATCH", f"{MAPS}/a", {"metadata": {"ownerReferences": [owner, owner]}}, type=MERGE)
+    assert "contains duplicate entries after mutating admission happens; " in answer.headers["warning"]
+
+
+async def test_review_of_a_name_is_at_no_path(api: Caller) -> None:
+    assert (await api("POST", f"{REVIEWS}/selfsubjectrulesreviews/a", {})).status == 404

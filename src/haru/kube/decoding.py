@@ -24,7 +24,7 @@ from typing import Any
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
-from haru.kube.quantity import parse_quantity
+from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.repeated_names import unknown_field
 from haru.kube.schema import SCALARS, SCHEMA_OF_JSON, SCHEMAS_IN_JSON, Field, MessageType, message_type
 
@@ -165,6 +165,22 @@ def _is_quantity(value: Any) -> bool:
     return type(value) is str and _canonical_quantity(value) == value != ""
 
 
+def _is_rounded(quantities: Any) -> bool:
+    """Whether a ResourceList is as 1.36 keeps it: in thousandths at least."""
+    if type(quantities) is not dict:
+        return False
+    return all(_is_quantity(text) and not text.endswith(_SMALLER) for text in quantities.values())
+
+
+def _rounded(quantities: Obj) -> Obj:
+    found = {name: parse_quantity(text) for name, text in quantities.items()}
+    return {name: str(Quantity(one.milli() * 10**6, one.format)) for name, one in found.items()}
+
+
+def _is_resource_list(field: Field, of: MessageType) -> bool:
+    return field.type == "quantity" and field.container == "map" and of.name.startswith("io.k8s.api.core.")
+
+
 def _is_time(value: Any) -> bool:
     return type(value) is str and _CANONICAL_TIME(value) is not None and _is_instant(value)
 
@@ -181,6 +197,7 @@ def _is_string_list(value: Any) -> bool:
     return type(value) is list and all(type(item) is str for item in value)
 
 
+_SMALLER = ("u", "n", "e-6", "e-9")
 _CHECKS: dict[str, Check] = {
     "string": lambda v: type(v) is str,
     "bool": lambda v: v is True or v is False,
@@ -207,7 +224,10 @@ class _Checker:
     def __init__(self, target: MessageType) -> None:
         self._strings = frozenset(f.name for f in target.fields.values() if f.type == "string" and f.container == "one")
         _checkers[target.name] = self  # before the fields: types may contain themselves
-        self._fields = {name: _field_check(field) for name, field in target.fields.items()}
+        self._fields = {
+            name: _is_rounded if _is_resource_list(field, target) else _field_check(field)
+            for name, field in target.fields.items()
+        }
         if target.name == SCHEMA_OF_JSON:
             boolean_or_schema: Check = lambda value: type(value) is bool or self(value)  # noqa: E731
             others = dict.fromkeys(("additionalItems", "additionalProperties"), boolean_or_schema)
@@ -290,7 +310,8 @@ class Walk:
                     inner = _schema_or_other(inner, name, target)
                     if inner is None:
                         continue
-                pruned[name] = self.field(inner, field, inner_path, inner_go, target.short_name)
+                found = self.field(inner, field, inner_path, inner_go, target.short_name)
+                pruned[name] = _rounded(found) if _is_resource_list(field, target) else found
         return pruned
 
     def field(self, value: Any, field: Field, path: str, go_path: str, owner: str) -> Any:

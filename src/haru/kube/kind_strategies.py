@@ -69,6 +69,14 @@ def first_namespace(namespace: Obj) -> Obj:
     return {**namespace, "spec": {**spec, "finalizers": finalizers}, "status": {"phase": "Active"}}
 
 
+def with_named_secrets(account: Obj) -> Obj:
+    """An account that names its Secrets, and says nothing else of them."""
+    secrets = account.get("secrets") or ()
+    if all(secret.keys() <= {"name"} for secret in secrets):
+        return account
+    return {**account, "secrets": [{"name": secret["name"]} if "name" in secret else {} for secret in secrets]}
+
+
 def with_stored_versions(definition: Obj) -> Obj:
     """A version that objects are stored in from now on is remembered as one."""
     status = definition.get("status") or {}

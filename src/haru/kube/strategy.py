@@ -24,6 +24,7 @@ from haru.kube.kind_strategies import (
     with_both_addresses,
     with_both_sources,
     with_member,
+    with_named_secrets,
     with_namespace_finalizers,
     with_phase_time,
     with_stored_versions,
@@ -60,6 +61,8 @@ def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> O
         return first_namespace(obj)
     if key == ("", "Service"):
         return with_both_addresses(obj)
+    if key == ("", "ServiceAccount"):
+        return with_named_secrets(obj)
     if key == (definitions.GROUP, "CustomResourceDefinition"):
         return first_definition(obj)
     if key == (api_services.GROUP, "APIService"):
@@ -84,6 +87,8 @@ def prepare_for_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates, now:
     if (kind.group, kind.kind) == ("apps", "DaemonSet"):
         same_template = same_members(new.get("spec") or {}, old.get("spec") or {}, "template", "apps.v1.DaemonSetSpec")
         new = with_template_generation(new, template_generation(old) + (not same_template))
+    if (kind.group, kind.kind) == ("", "ServiceAccount"):
+        new = with_named_secrets(new)
     if kind.kind == "Namespace":
         new = with_namespace_finalizers(new, old)
     if (kind.group, kind.kind) == (_RESOURCE, "DeviceTaintRule"):

@@ -111,7 +111,7 @@ def render_object(call: Call, record: Record | None, obj: Obj | None = None, sta
         assert record is not None
         obj = versioned(record, resource)
     if representation.shape == "table" and status < 300:
-        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        metadata = {name: obj["metadata"][name] for name in ("resourceVersion",) if name in obj["metadata"]}
         obj = table_of(call, [obj], metadata)
     elif representation.shape == "partial":
         obj = partial(obj, representation.version)

@@ -11,7 +11,7 @@ from haru.apiserver.encoding.list_cache import ListCache
 from haru.apiserver.proxy.kubelets.client import Kubelets
 from haru.apiserver.registry.list import handle_list
 from haru.apiserver.registry.object_metadata import keep_server_metadata
-from haru.apiserver.registry.resources import Target
+from haru.apiserver.registry.resources import Target, no_such_path
 from haru.apiserver.registry.reviews import review_handlers
 from haru.apiserver.registry.subresources import binding, eviction, pods, scale, token
 from haru.apiserver.registry.verbs import (
@@ -109,6 +109,8 @@ class Handlers:
         if target.subresource:
             if verb in resource.subresource_verbs[target.subresource]:
                 return verb, self._subresources[target.subresource][verb]
+        elif resource.kind.virtual and target.name:
+            raise no_such_path()
         elif verb in resource.kind.verbs and _has_path(target, verb):
             if resource.kind.virtual:
                 return verb, self._reviews[resource.kind.plural]

@@ -78,9 +78,11 @@ def drop_repeated_owners(call: Call, metadata: Obj) -> None:
     if len(kept) < len(owners):
         metadata["ownerReferences"] = kept
         uids = ", ".join(dict.fromkeys(str(owner.get("uid")) for owner in owners if owners.count(owner) > 1))
+        when = " after mutating admission happens" if call.request.method == "PATCH" else ""
         call.request.warnings.append(
-            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and "
-            f"may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uids}"
+            f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, "
+            "and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+            f"{uids}"
         )
 
 

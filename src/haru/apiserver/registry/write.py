@@ -127,7 +127,8 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
         taken = await _insert(call, await stored_form(obj, call.resource, written))
         if isinstance(taken, Outcome):
             return taken
-    raise _taken(kind, obj["metadata"]["name"], await _is_going(call, obj["metadata"]), generated)
+    with_base = bool(metadata.get("generateName"))
+    raise _taken(kind, obj["metadata"]["name"], await _is_going(call, obj["metadata"]), with_base)
 
 
 def _taken(kind: Kind, name: str, is_going: bool, generated: bool) -> StatusError:

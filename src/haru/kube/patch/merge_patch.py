@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from haru.kube.cloning import clone
+from typing import Any
+
 from haru.kube.errors import bad_request_error
 from haru.kube.meta import Obj
 
@@ -23,5 +24,13 @@ def _merge(target: Obj, patch: Obj) -> Obj:
             present = result.get(key)
             result[key] = _merge(present if isinstance(present, dict) else {}, value)
         else:
-            result[key] = clone(value)
+            result[key] = _without_nulls(value) if isinstance(value, list) else value
     return result
+
+
+def _without_nulls(values: list[Any]) -> list[Any]:
+    """A list whose objects have lost members that are null, as the library of 1.36 has it."""
+    return [
+        _merge({}, value) if isinstance(value, dict) else _without_nulls(value) if isinstance(value, list) else value
+        for value in values
+    ]

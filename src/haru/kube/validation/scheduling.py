@@ -39,7 +39,7 @@ _WORKLOAD_SPEC, _GROUP_SPEC = "scheduling.v1alpha2.WorkloadSpec", "scheduling.v1
 _SYSTEM_PREFIX = "system-"
 _SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _DISRUPTION_MODES = ("Pod", "PodGroup")
-_PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
+_PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 
 
 def validate_priority_class(priority_class: Obj) -> list[FieldError]:
@@ -55,7 +55,7 @@ def validate_priority_class(priority_class: Obj) -> list[FieldError]:
         why = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
         found.append(forbidden("value", why))
     policy = priority_class.get("preemptionPolicy")
-    return found if policy is None else found + one_of("preemptionPolicy", policy, _PREEMPTION_POLICIES)
+    return found if policy is None else found + one_of("preemptionPolicy", policy, _PREEMPTION_POLICIES, in_order=True)
 
 
 def _system_class_problem(name: str, value: int, global_default: bool) -> str:

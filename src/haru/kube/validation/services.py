@@ -199,7 +199,8 @@ def validate_addresses(spec: Obj, before: Obj) -> list[FieldError]:
         return []
     found = list(_address_list(spec))
     for index, family in enumerate(items(spec, "ipFamilies")):
-        found += one_of(f"spec.ipFamilies[{index}]", family, _FAMILIES)
+        if family not in _FAMILIES:
+            found.append(not_supported(f"spec.ipFamilies[{index}]", family, _FAMILIES))
         if family in items(spec, "ipFamilies")[:index]:
             found.append(duplicate(f"spec.ipFamilies[{index}]", family))
     found += one_of("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), _FAMILY_POLICIES, optional=True)
