@@ -196,3 +196,38 @@ async def test_owner_that_is_patched_in_twice_is_told_so(api: Caller) -> None:
 
 async def test_review_of_a_name_is_at_no_path(api: Caller) -> None:
     assert (await api("POST", f"{REVIEWS}/selfsubjectrulesreviews/a", {})).status == 404
+
+
+async def test_what_an_update_writes_is_owned_though_the_server_takes_it_back(api: Caller) -> None:
+    leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    made = await api.create(leases, {"metadata": {"name": "a"}, "spec": {"holderIdentity": "h"}})
+    answer = await api("PATCH", f"{leases}/a?fieldManager=m", {"spec": {"preferredHolder": "a"}}, type=MERGE)
+    (fields,) = [one["fieldsV1"] for one in answer.json["metadata"]["managedFields"] if one["manager"] == "m"]
+    assert fields == {"f:spec": {"f:preferredHolder": {}}}
+    assert "preferredHolder" not in answer.json["spec"]
+    assert answer.json["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]
+
+
+async def test_port_that_an_update_is_given_is_nobodys(api: Caller) -> None:
+    services = "/api/v1/namespaces/default/services"
+    await api.create(services, {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}})
+    stored = await api.get(f"{services}/s")
+    stored["spec"]["ports"] = [{"port": 81}]
+    answer = await api("PUT", f"{services}/s?fieldManager=m", stored)
+    (fields,) = [one["fieldsV1"] for one in answer.json["metadata"]["managedFields"] if one["manager"] == "m"]
+    (port,) = [value for name, value in fields["f:spec"]["f:ports"].items() if name.startswith("k:")]
+    assert answer.json["spec"]["ports"][0]["nodePort"] and "f:nodePort" not in port
+
+
+async def test_data_of_another_namespace_is_none_for_a_claim(api: Caller) -> None:
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    source = {"apiGroup": "x.y", "kind": "K", "name": "a", "namespace": "n"}
+    made = await api.create(claims, {"metadata": {"name": "c"}, "spec": {**spec, "dataSourceRef": source}})
+    assert "dataSourceRef" not in made["spec"] and "dataSource" not in made["spec"]
+
+
+async def test_managers_in_a_configuration_are_refused_before_its_types(api: Caller) -> None:
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "managedFields": []}, "data": 1}
+    answer = await api("PATCH", f"{MAPS}/a?fieldManager=m", applied, type=APPLY)
+    assert (answer.status, answer.json["message"]) == (400, "metadata.managedFields must be nil")

@@ -29,6 +29,10 @@ def with_both_sources(claim: Obj, old: Obj | None) -> Obj:
     """
     spec, before = claim.get("spec") or {}, (old or {}).get("spec") or {}
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if reference is not None and reference.get("namespace") and before.get("dataSourceRef") is None:
+        reference = None  # behind CrossNamespaceVolumeDataSource, which is off
+        spec = {name: value for name, value in spec.items() if name != "dataSourceRef"}
+        claim = {**claim, "spec": spec}
     if source is not None and reference is None:
         known = (source.get("apiGroup") or "", source.get("kind") or "") in _DATA_SOURCES
         if not known and before.get("dataSource") is None and before.get("dataSourceRef") is None:

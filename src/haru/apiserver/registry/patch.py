@@ -32,7 +32,7 @@ from haru.kube.go_values import go_value
 from haru.kube.json_form import served
 from haru.kube.kinds import Kind, by_kind
 from haru.kube.meta import Obj
-from haru.kube.patch.apply import server_side_apply
+from haru.kube.patch.apply import check_unmanaged, server_side_apply
 from haru.kube.patch.declared import declared_of
 from haru.kube.patch.json_patch import apply_json_patch
 from haru.kube.patch.merge_patch import apply_merge_patch
@@ -229,6 +229,7 @@ def configuration(call: Call, kind: Kind, data: bytes) -> Obj:
     if not value.get("apiVersion") or not value.get("kind"):
         raise bad_request_error("error decoding YAML: Object 'Kind' or 'apiVersion' is missing")
     bodies.check_kind(value, kind)
+    check_unmanaged(value)
     if errors := sorted(type_errors(value, declared_of(kind))):
         raise _untyped(kind, value.get("metadata"), errors)
     if repeated and wish == "Strict":

@@ -46,6 +46,7 @@ from haru.kube.errors import (
     method_not_allowed_error,
 )
 from haru.kube.json_form import json_form, judged_form
+from haru.kube.kind_strategies import with_member
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.patch.apply import ManagedWrite, track_update
@@ -227,9 +228,16 @@ async def change(
             changed = await call.chain.change_update(call, wanted, live, track, _built_in(call, live))
             if changed is not None:
                 wanted, owned = changed, True
-        new = written = json_form(await (prepare or prepare_change)(call, wanted, live), resource.kind, live)
-        if not owned:
-            new = _owned(call, live, new, written)
+        if prepare is None and not owned and not call.subresource:
+            # What the kind's strategy and admission make of it is nobody's, as in a new object.
+            complete = _completed(call, wanted, live)
+            tracked = _tracked(call, live, complete)["metadata"].get("managedFields")
+            written = json_form(await _prepared(call, complete, live), resource.kind, live)
+            new = {**written, "metadata": with_member(written["metadata"], "managedFields", tracked)}
+        else:
+            new = written = json_form(await (prepare or prepare_change)(call, wanted, live), resource.kind, live)
+            if not owned:
+                new = _owned(call, live, new, written)
         if call.chain is not None:
             await call.chain.judge_update(call, new, live)
         if _unchanged(new, live) and not record.stale and is_whole(record, resource):
@@ -283,20 +291,29 @@ def _complete(call: Call, wanted: Obj, live: Obj, now: str = "") -> Obj:
 
 async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
     """The wanted object with the parts that this (sub)resource does not write restored, completed and judged."""
-    kind, objects = call.resource.kind, call.objects
+    return await _prepared(call, _completed(call, wanted, live), live)
+
+
+def _completed(call: Call, wanted: Obj, live: Obj) -> Obj:
+    kind = call.resource.kind
     wanted = {**wanted, "apiVersion": kind.api_version, "kind": kind.kind}
     wanted["metadata"] = keep_server_metadata(call, wanted, live)
+    return _complete(call, wanted, live, "" if call.subresource == "status" else call.now)
+
+
+async def _prepared(call: Call, complete: Obj, live: Obj) -> Obj:
+    kind, objects = call.resource.kind, call.objects
     if call.subresource == "status":
-        new = prepare_for_status_update(_complete(call, wanted, live), live, kind, objects.gates, call.now)
+        new = prepare_for_status_update(complete, live, kind, objects.gates, call.now)
         await call.admission.admit_status(call, new, live)
         errors = call.taken_findings() + validate_status_update(new, live, kind, objects.gates)
         if kind.custom is not None:
             errors = with_rule_errors(errors, kind, new, live)
     else:
-        new = own(_complete(call, wanted, live, call.now))
-        complete = strategy_for(kind.group, kind.plural).complete_update
-        if complete is not None:
-            await complete(call, new, live)
+        new = own(complete)
+        hook = strategy_for(kind.group, kind.plural).complete_update
+        if hook is not None:
+            await hook(call, new, live)
         new = own(prepare_for_update(new, live, kind, objects.gates, call.now))
         await call.admission.admit_update(call, new, live)
         if generation := next_generation(new, live, kind):

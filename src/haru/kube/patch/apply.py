@@ -91,13 +91,19 @@ def reset_fields(message_type: MessageType, subresource: str, more: tuple[str, .
     return FieldSet.of(*(tuple("f:" + part for part in name.split(".")) for name in names))
 
 
+def check_unmanaged(applied: Obj) -> None:
+    """400 for a configuration that says who manages what: it is looked at first."""
+    metadata = applied.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+        raise bad_request_error("metadata.managedFields must be nil")
+
+
 def server_side_apply(live: Obj | None, applied: Obj, write: ManagedWrite, *, force: bool) -> Obj:
     """The object after applying a configuration, managedFields included; 409 on conflicts unless forced.
 
     It shares parts with the live object and the configuration.
     """
-    if (applied.get("metadata") or {}).get("managedFields") is not None:
-        raise bad_request_error("metadata.managedFields must be nil")
+    check_unmanaged(applied)
     shape, ignored, now = shape_of(write.message_type), write.ignored, write.now
     # A new object is made of all that is given, as by a create: what that resets is the kind's own affair.
     config = {key: value for key, value in applied.items() if live is None or "f:" + key not in ignored.members}
