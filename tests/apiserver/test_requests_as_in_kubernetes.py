@@ -231,3 +231,60 @@ async def test_managers_in_a_configuration_are_refused_before_its_types(api: Cal
     applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "managedFields": []}, "data": 1}
     answer = await api("PATCH", f"{MAPS}/a?fieldManager=m", applied, type=APPLY)
     assert (answer.status, answer.json["message"]) == (400, "metadata.managedFields must be nil")
+
+
+async def test_review_of_labels_is_about_labels(api: Caller) -> None:
+    labels = {"requirements": [{"key": "x/y/z", "operator": "In", "values": ["a b"]}]}
+    attributes = {"verb": "list", "resource": "pods", "labelSelector": labels}
+    answer = await api("POST", f"{REVIEWS}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": attributes}})
+    place = "spec.resourceAttributes.labelSelector.requirements[0]"
+    fields = {cause["field"] for cause in answer.json["details"]["causes"]}
+    assert fields == {f"{place}.key", f"{place}.values[0]"}
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "spec"),
+    [
+        ("/apis/apps/v1/namespaces/default/daemonsets", "DaemonSet", {}),
+        ("/apis/apps/v1/namespaces/default/statefulsets", "StatefulSet", {"serviceName": "s"}),
+        ("/apis/apps/v1/namespaces/default/deployments", "ReplicaSet", {}),
+    ],
+)
+async def test_deadline_of_pods_that_never_end_is_refused_for_their_kind(
+    api: Caller, path: str, kind: str, spec: Any
+) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {**pod("x")["spec"], "activeDeadlineSeconds": 5}}
+    spec = {**spec, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    answer = await api("POST", path, {"metadata": {"name": "a"}, "spec": spec})
+    (cause,) = answer.json["details"]["causes"]
+    assert cause["message"] == f"Forbidden: activeDeadlineSeconds in {kind} is not Supported"
+
+
+async def test_field_behind_a_gate_that_is_off_is_dropped_from_a_driver(api: Caller) -> None:
+    body = {"metadata": {"name": "x.y"}, "spec": {"preventPodSchedulingIfMissing": True}}
+    assert "preventPodSchedulingIfMissing" not in (await api.create("/apis/storage.k8s.io/v1/csidrivers", body))["spec"]
+
+
+async def test_scale_of_none_has_no_count(api: Caller) -> None:
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    await api.create(path, {"metadata": {"name": "a"}, "spec": spec})
+    assert (await api.get(f"{path}/a/scale"))["spec"] == {}
+
+
+async def test_update_that_ends_an_object_is_answered_with_the_version_that_it_had(api: Caller) -> None:
+    await api.create(MAPS, {"metadata": {"name": "a", "finalizers": ["x.y/z"]}})
+    await api("DELETE", f"{MAPS}/a")
+    last = (await api.get(f"{MAPS}/a"))["metadata"]["resourceVersion"]
+    answer = await api("PATCH", f"{MAPS}/a", {"metadata": {"finalizers": None}}, type=MERGE)
+    assert answer.json["metadata"]["resourceVersion"] == last
+    assert (await api("GET", f"{MAPS}/a")).status == 404
+
+
+@pytest.mark.parametrize("what", ["uid", "resourceVersion"])
+async def test_deletion_of_another_namespace_is_a_conflict_of_namespaces(api: Caller, what: str) -> None:
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "n"}})
+    answer = await api("DELETE", "/api/v1/namespaces/n", {"preconditions": {what: "1"}})
+    assert (answer.status, answer.json["details"]["kind"]) == (409, "namespaces")
+    assert " in precondition: 1, " in answer.json["message"]

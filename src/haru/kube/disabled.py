@@ -180,6 +180,7 @@ _FEATURES: Mapping[tuple[str, ...], tuple[Feature, ...]] = {
         _feature("HPAConfigurableTolerance", "spec.behavior.scaleUp.tolerance", "spec.behavior.scaleDown.tolerance"),
     ),
     ("coordination.k8s.io", "Lease"): (_feature("CoordinatedLeaderElection", "spec.strategy|preferredHolder"),),
+    ("storage.k8s.io", "CSIDriver"): (_feature("VolumeLimitScaling", "spec.preventPodSchedulingIfMissing"),),
     ("batch", "CronJob"): _template_feature("spec.jobTemplate.spec.template"),
 }
 

@@ -352,11 +352,11 @@ async def _replace(call: Call, record: Record, obj: Obj) -> Outcome | None:
         return Outcome(None, obj)
     if is_finished(obj):
         try:
-            (event,) = await call.objects.store.transact(Delete(record.key, record.revision))
+            await call.objects.store.transact(Delete(record.key, record.revision))
         except CompareFailed:
             return None
         replaced(record)
-        return Outcome(None, {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(event.revision)}})
+        return Outcome(None, obj)
     value, place = encode(obj)
     try:
         put = Put(record.key, value, record.revision, place, note=partial(noted, obj, len(value), kept(record)))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from haru.kube import names
 from haru.kube.errors import FieldError, forbidden, invalid, required
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
+from haru.kube.validation.common import each_message
 
 _RESOURCE = "spec.resourceAttributes"
 _PATH = "spec.nonResourceAttributes"
@@ -69,9 +71,14 @@ def _selector(selector: Obj, path: str) -> Iterator[FieldError]:
     for index, requirement in enumerate(requirements):
         where = f"{path}.requirements[{index}]"
         operator, values = requirement.get("operator"), requirement.get("values") or []
-        if not requirement.get("key"):
+        key, is_label = requirement.get("key") or "", path.endswith(".labelSelector")
+        if not key and not is_label:
             yield required(f"{where}.key", "must be specified")
         if operator in ("In", "NotIn") and not values:
             yield required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'")
         elif operator in ("Exists", "DoesNotExist") and values:
             yield forbidden(f"{where}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+        if is_label:
+            yield from each_message(f"{where}.key", key, names.is_qualified_name(key))
+            for number, value in enumerate(values):
+                yield from each_message(f"{where}.values[{number}]", value, names.is_label_value(value))

@@ -73,7 +73,11 @@ def validate_replication_controller(controller: Obj, rules: Rules) -> list[Field
     labels = part(part(template, "metadata"), "labels")
     if any(labels.get(key) != value for key, value in selector.items()):
         found.append(invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"))
-    return found + validate_pod_template("spec.template", template, rules) + _always_restarts(template)
+    return (
+        found
+        + validate_pod_template("spec.template", template, rules)
+        + _always_restarts(template, "ReplicationController")
+    )
 
 
 def validate_stateful_set(stateful_set: Obj, rules: Rules) -> list[FieldError]:
@@ -106,7 +110,7 @@ def _stateful_set(spec: Obj, rules: Rules) -> list[FieldError]:
     # Names of its pods are the controller's to make, and volumes of its claims come before those of the template.
     if _is_readable(spec):
         found += _unselected(spec) + validate_pod_template("spec.template", _with_claims(spec), rules)
-    return found + _always_restarts(part(spec, "template"))
+    return found + _always_restarts(part(spec, "template"), "StatefulSet")
 
 
 def _with_claims(spec: Obj) -> Obj:
@@ -147,7 +151,7 @@ def validate_daemon_set(daemon_set: Obj, rules: Rules) -> list[FieldError]:
             found.append(invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
     found += _unselected(spec) if _is_readable(spec) else []
     template = part(spec, "template")
-    found += validate_pod_template("spec.template", template, rules) + _always_restarts(template)
+    found += validate_pod_template("spec.template", template, rules) + _always_restarts(template, "DaemonSet")
     strategy, field = part(spec, "updateStrategy"), "spec.updateStrategy"
     if strategy.get("type") == "RollingUpdate":
         rolling = strategy.get("rollingUpdate")
@@ -241,17 +245,17 @@ def _template(spec: Obj, rules: Rules) -> list[FieldError]:
         return []
     template = part(spec, "template")
     found = _unselected(spec) + validate_pod_template("spec.template", template, rules)
-    return found + _always_restarts(template)
+    return found + _always_restarts(template, "ReplicaSet")
 
 
-def _always_restarts(template: Obj) -> list[FieldError]:
+def _always_restarts(template: Obj, kind: str) -> list[FieldError]:
     spec = part(template, "spec")
     found: list[FieldError] = []
     policy = spec.get("restartPolicy") or ""
     if policy != "Always":
         found.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
     if spec.get("activeDeadlineSeconds") is not None:
-        why = "activeDeadlineSeconds in ReplicaSet is not Supported"
+        why = f"activeDeadlineSeconds in {kind} is not Supported"
         found.append(forbidden("spec.template.spec.activeDeadlineSeconds", why))
     return found
 

@@ -41,11 +41,12 @@ def scale_of(obj: Obj, kind: Kind) -> Obj:
         if obj["kind"] == "ReplicationController":
             selector = {"matchLabels": selector}  # an older kind: a plain map
         shown["selector"] = label_selector_text(selector)
+    replicas = int(_at(obj, paths["specReplicasPath"]) or 0)
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {name: obj["metadata"][name] for name in _METADATA if name in obj["metadata"]},
-        "spec": {"replicas": int(_at(obj, paths["specReplicasPath"]) or 0)},
+        "spec": {"replicas": replicas} if replicas else {},
         "status": shown,
     }
 
