@@ -288,3 +288,24 @@ async def test_deletion_of_another_namespace_is_a_conflict_of_namespaces(api: Ca
     answer = await api("DELETE", "/api/v1/namespaces/n", {"preconditions": {what: "1"}})
     assert (answer.status, answer.json["details"]["kind"]) == (409, "namespaces")
     assert " in precondition: 1, " in answer.json["message"]
+
+
+async def test_count_of_a_workload_that_was_scaled_to_none_is_held_by_nobody(api: Caller) -> None:
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    await api.create(path, {"metadata": {"name": "a"}, "spec": spec})
+    await api("PATCH", f"{path}/a/scale", {"spec": {"replicas": 0}}, type=MERGE)
+    entries = (await api.get(f"{path}/a"))["metadata"]["managedFields"]
+    assert not any("f:replicas" in one["fieldsV1"]["f:spec"] for one in entries)
+    await api("PATCH", f"{path}/a/scale", {"spec": {"replicas": 3}}, type=MERGE)
+    entries = (await api.get(f"{path}/a"))["metadata"]["managedFields"]
+    assert [one.get("subresource") for one in entries if "f:replicas" in one["fieldsV1"]["f:spec"]] == ["scale"]
+
+
+async def test_status_in_a_configuration_is_read_though_it_is_not_set(api: Caller) -> None:
+    nodes = "/api/v1/nodes"
+    await api.create(nodes, {"metadata": {"name": "a"}})
+    applied = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": {"capacity": {"cpu": "x"}}}
+    answer = await api("PATCH", f"{nodes}/a?fieldManager=m", applied, type=APPLY)
+    assert answer.status == 400 and "quantities must match the regular expression" in answer.json["message"]

@@ -176,11 +176,12 @@ def _bool(wire: Wire) -> bool:
     return _integer(wire) != 0
 
 
-def _double(wire: Wire) -> float:
+def _double(wire: Wire) -> float | int:
     wire_type, value = wire
     if wire_type != _FIXED64 or not isinstance(value, bytes):
         raise _MalformedError(f"proto: wrong wireType = {wire_type} for a double")
-    return float(struct.unpack("<d", value)[0])
+    number: float = struct.unpack("<d", value)[0]
+    return int(number) if number.is_integer() else number  # as Go writes it
 
 
 # --- Go's own messages with a JSON form of their own -----------------------------------------------------------------

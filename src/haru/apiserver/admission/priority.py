@@ -66,6 +66,9 @@ async def _class_for(call: Call, obj: Obj, name: str | None) -> Obj | None:
 
 
 def _require_agreement(call: Call, obj: Obj, given: Any, computed: int, what: str) -> None:
+    if given is not None and given != computed and what == "PodGroup":
+        why = f"priority set in the pod group ({given}) must match the priority computed ({computed}) based on the "
+        raise _refusal(call, obj, f"{why}priority class set in the spec")
     if given is not None and given != computed:
         why = (
             f"the integer value of priority ({given}) must not be provided in {what} spec; "

@@ -157,6 +157,8 @@ def track_update(old: Obj | None, new: Obj, write: ManagedWrite) -> Obj:
     difference = compare(_without_managed_fields(old or {}), _without_managed_fields(new), shape)
     changed = difference.changed.without_subtrees(ignored) - managers.SERVER_OWNED
     removed = difference.removed.without_subtrees(ignored) - managers.SERVER_OWNED
+    if write.subresource == "scale" and (new.get("spec") or {}).get("replicas") == 0:
+        changed, removed = FieldSet(), removed | changed  # a Scale of none has no count that anybody could hold
     if not changed and not removed:
         return _with_managed_fields(new, given or [])
     return _with_managed_fields(new, managers.updated(entries, owner, write.now, changed, removed))
