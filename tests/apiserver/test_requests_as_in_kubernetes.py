@@ -66,7 +66,14 @@ async def test_review_forgets_what_only_a_server_sets(api: Caller) -> None:
     assert not {"creationTimestamp", "uid"} & answer.json["metadata"].keys()
 
 
-@pytest.mark.parametrize(("accept", "code", "kind"), [(PARTIAL, 201, "PartialObjectMetadata"), (TABLE, 406, "Status")])
+@pytest.mark.parametrize(
+    ("accept", "code", "kind"),
+    [
+        (PARTIAL, 201, "PartialObjectMetadata"),
+        (TABLE, 406, "Status"),
+        (f"{TABLE},application/json", 201, "SelfSubjectRulesReview"),
+    ],
+)
 async def test_review_has_metadata_and_no_table(api: Caller, accept: str, code: int, kind: str) -> None:
     body = {"spec": {"namespace": "default"}}
     answer = await api("POST", f"{REVIEWS}/selfsubjectrulesreviews", body, accept=accept)
@@ -309,3 +316,17 @@ async def test_status_in_a_configuration_is_read_though_it_is_not_set(api: Calle
     applied = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": {"capacity": {"cpu": "x"}}}
     answer = await api("PATCH", f"{nodes}/a?fieldManager=m", applied, type=APPLY)
     assert answer.status == 400 and "quantities must match the regular expression" in answer.json["message"]
+
+
+async def test_leading_zeros_of_an_endpoint_are_told_once(api: Caller) -> None:
+    subsets = [{"addresses": [{"ip": "010.1.1.1"}], "ports": [{"port": 80}]}]
+    answer = await api("POST", "/api/v1/namespaces/default/endpoints", {"metadata": {"name": "a"}, "subsets": subsets})
+    (cause,) = answer.json["details"]["causes"]
+    assert cause["message"] == 'Invalid value: "010.1.1.1": must not have leading 0s'
+
+
+async def test_finalizers_of_a_namespace_are_validated_when_it_is_finalized(api: Caller) -> None:
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "n"}})
+    body = {"metadata": {"name": "n", "finalizers": ["orphan", "foregroundDeletion"]}}
+    answer = await api("PUT", "/api/v1/namespaces/n/finalize", body)
+    assert answer.status == 422 and answer.json["details"]["causes"][0]["field"] == "metadata.finalizers"

@@ -220,13 +220,18 @@ def is_port_name(value: str) -> list[str]:
 _LEADING_ZEROS: Final = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])(?=[0-9.]*$)")
 
 
+def without_leading_zeros(address: str) -> str:
+    """An IPv4 address as it is meant by who writes its numbers with leading zeros."""
+    return _LEADING_ZEROS.sub("", address)
+
+
 def is_ip(value: str) -> list[str]:
     """An IPv4 or IPv6 address: without a zone, and no IPv4 address in IPv6 notation."""
     try:
         address = ipaddress.ip_address(value)
     except ValueError:
         address = None
-    if address is None and (plain := _LEADING_ZEROS.sub("", value)) != value and not is_ip(plain):
+    if address is None and (plain := without_leading_zeros(value)) != value and not is_ip(plain):
         return ["must not have leading 0s"]
     if address is None or "%" in value:
         return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]

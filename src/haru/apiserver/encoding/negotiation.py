@@ -64,8 +64,11 @@ def parse_accept(accept: str) -> tuple[tuple[str, dict[str, str]], ...]:
 
 
 @lru_cache(maxsize=256)
-def negotiate(accept: str) -> Representation:
-    """The first media type that can be served, protobuf only if there is no other; 406 for none."""
+def negotiate(accept: str, tables: bool = True) -> Representation:
+    """The first media type that can be served, protobuf only if there is no other; 406 for none.
+
+    Without `tables` for what has none.
+    """
     if not accept or accept in ("*/*", "application/json"):
         return PLAIN
     protobuf: Representation | None = None
@@ -76,6 +79,8 @@ def negotiate(accept: str) -> Representation:
         if wanted and wanted not in _SHAPES:
             continue
         shape = _SHAPES.get(wanted, "object")
+        if shape == "table" and not tables:
+            continue
         group, version = parameters.get("g", "meta.k8s.io"), parameters.get("v", "v1")
         if shape != "object" and (group != "meta.k8s.io" or version not in ("v1", "v1beta1")):
             continue
@@ -132,8 +137,6 @@ def wants_yaml(accept: str) -> bool:
 
 def check_form(accept: str, kind: Kind) -> None:
     """406 where a client takes nothing that objects of the kind have a form in."""
-    representation = negotiate(accept)
-    if kind.virtual and representation.shape == "table":
-        raise not_acceptable(_ALL)
+    representation = negotiate(accept, not kind.virtual)
     if representation.protobuf and representation.shape != "partial" and not has_protobuf(kind):
         raise not_acceptable(_ALL)

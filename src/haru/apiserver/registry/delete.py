@@ -83,7 +83,9 @@ def checked_options(body: Obj) -> Options:
 
 
 def _from_query(request: Request) -> Obj:
-    body: Obj = {"dryRun": [*(request.query.get("dryRun") or ())]}
+    body: Obj = {}
+    if values := request.query.get("dryRun"):
+        body["dryRun"] = [*values]
     if request.param("gracePeriodSeconds"):
         body["gracePeriodSeconds"] = request.number("gracePeriodSeconds")
     if "propagationPolicy" in request.query:

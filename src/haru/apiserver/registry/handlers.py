@@ -33,7 +33,7 @@ from haru.kube.errors import StatusError, method_not_allowed_error
 from haru.kube.meta import Obj
 from haru.kube.signing_requests import with_condition_times
 from haru.kube.validation.core import validate_namespace
-from haru.kube.validation.metadata import validate_metadata_update
+from haru.kube.validation.metadata import validate_metadata_again, validate_metadata_update
 from haru.kube.validation.signing_requests import validate_signing_request_approval
 
 
@@ -48,7 +48,10 @@ async def _finalized(call: Call, wanted: Obj, live: Obj) -> Obj:
     new = {**live, "metadata": metadata, "spec": {"finalizers": finalizers} if finalizers else {}}
     new = apply_defaults(new, call.resource.kind, call.objects.gates)
     metadata = new["metadata"]
-    if errors := validate_metadata_update(metadata, live["metadata"]) + validate_namespace(new):
+    errors = validate_metadata_update(metadata, live["metadata"]) + validate_metadata_again(
+        metadata, call.resource.kind
+    )
+    if errors := errors + validate_namespace(new):
         raise call.invalid(call.name, errors)
     return new
 

@@ -15,7 +15,7 @@ from haru.apiserver.auth.node_authorizer import Attributes, node_of
 from haru.apiserver.auth.tokens.validation import InvalidToken
 from haru.apiserver.auth.user import UserInfo, user_object
 from haru.apiserver.encoding.rendering import render_object
-from haru.apiserver.registry.object_metadata import place_in_namespace
+from haru.apiserver.registry.object_metadata import drop_repeated_owners, place_in_namespace
 from haru.apiserver.registry.subresources.binding import bind
 from haru.apiserver.registry.write import managed_write
 from haru.apiserver.request import bodies
@@ -32,6 +32,7 @@ async def _read(call: Call) -> Obj:
     read_write_options(call)
     obj = await bodies.read_object(call.request, call.resource.kind)
     metadata = obj.setdefault("metadata", {})
+    drop_repeated_owners(call, metadata)
     for name in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "uid", "selfLink"):
         metadata.pop(name, None)
     return obj

@@ -63,7 +63,7 @@ def _address(field: str, address: Obj) -> list[FieldError]:
 def _reachable(field: str, text: str) -> list[FieldError]:
     """An address that others reach; those of the loopback are let through, for clusters on one machine."""
     try:
-        ip = ipaddress.ip_address(text)
+        ip = ipaddress.ip_address(names.without_leading_zeros(text))
     except ValueError:
         return [invalid(field, text, "must be a valid IP address")]
     first = ip.packed[:2]

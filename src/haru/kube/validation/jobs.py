@@ -62,12 +62,9 @@ def validate_job(job: Obj, rules: Rules, required_labels: Sequence[tuple[str, st
         found += _generated_labels(job, labels, required_labels)
     if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
         name = f"{part(job, 'metadata').get('name') or ''}-{spec['completions'] - 1}"
-        messages = names.is_dns1123_label(name)
-        if messages:
-            why = "will not able to create pod with invalid DNS label: "
-            found.append(
-                invalid("metadata.name", part(job, "metadata").get("name"), f"{why}{name}: {', '.join(messages)}")
-            )
+        if names.is_dns1123_label(name):
+            why = f"will not able to create pod with invalid DNS label: {name}"
+            found.append(invalid("metadata.name", part(job, "metadata").get("name"), why))
     return found
 
 

@@ -68,7 +68,8 @@ def _resources(path: str, resources: list[str]) -> Iterator[FieldError]:
             below_every.add(below)
     if len(resources) > 1 and "*/*" in resources:
         yield invalid(path, resources, "if '*/*' is present, must not specify other resources")
-    if "*" in resources and any(given and given != "*" and "/" not in given for given in resources):
+    whole = [given for given in resources if given and "/" not in given]
+    if "*" in whole and whole[-1] != "*":  # 1.36 looks at the last one
         why = "if '*' is present, must not specify other resources without subresources"
         yield invalid(path, resources, why)
 
