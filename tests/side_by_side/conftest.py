@@ -1,0 +1,3 @@
+from api_caller import api
+
+__all__ = ["api"]

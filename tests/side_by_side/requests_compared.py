@@ -1,0 +1,303 @@
+"""Random requests, the same to kube-apiserver and to Haru's API server, and how their answers differ.
+
+    export PYTHONPATH=.:tests:tests/side_by_side:tests/apiserver
+    python -m requests_compared --kubernetes FOLDER [--seed 0] [--count 20] [--kind KIND]
+
+The folder holds kube-apiserver; `etcd` is on PATH. A seed is a namespace, three kinds and forty requests about objects
+of them: creates, updates, patches, applies, deletions, lists and subresources, valid and odd. Status codes, objects,
+Status bodies, warnings and content types are compared, and in the end what watches saw. A seed ends with a write that
+one server took and the other did not. Exit code 1 if anything differs that is not known (`request_verdicts`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import re
+import ssl
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from benchmarks.control_planes import Server, serving
+from custom_objects import definition
+from request_answers import Answer, Versions, differences, plain, unequal
+from request_draw import RequestDraw
+from request_parts import Request, chosen
+from request_verdicts import known_cause
+
+from haru.kube import yaml
+
+Obj = dict[str, Any]
+STEPS = 40
+WATCHES = ("", f"&labelSelector={quote('a=b')}", "&allowWatchBookmarks=true")
+GATES = (
+    "GenericWorkload GangScheduling TopologyAwareWorkloadScheduling WorkloadAwarePreemption WorkloadWithJob "
+    "DRAWorkloadResourceClaims DRADeviceTaints DRADeviceTaintRules DRAConsumableCapacity DRADeviceBindingConditions "
+    "DRAResourceClaimDeviceStatus DRAExtendedResource DRAListTypeAttributes DRAPartitionableDevices "
+    "DRANodeAllocatableResources DRAResourcePoolStatus"
+)
+_FLAGS = [
+    "--feature-gates=" + ",".join(f"{gate}=true" for gate in GATES.split()),
+    "--runtime-config=api/all=true",
+]
+_OF_KUBE = ["--disable-admission-plugins=StorageObjectInUseProtection"]
+"""What Haru leaves out where no controllers run."""
+_OF_HARU = ["--no-explain-api", "--no-metrics-api", "--service-account-issuer=https://kubernetes.default.svc"]
+_USER = {"Impersonate-User": "jane", "Impersonate-Group": "system:masters", "User-Agent": "compared/1.0"}
+_MARK = re.compile(r"\"«#(?P<number>\w+) (?P<of>[^»]*)»\"|«#?(?P<text>\w+) (?P<path>[^»]*)»")
+_SLOW = re.compile(
+    r"/(roles|rolebindings|clusterroles|clusterrolebindings|limitranges|resourcequotas|priorityclasses|runtimeclasses|"
+    r"storageclasses|ingressclasses|customresourcedefinitions|apiservices|nodes|persistentvolumes|servicecidrs)\b"
+)
+"""What kube-apiserver hears of by a watch of its own, some milliseconds later."""
+
+
+class Side:
+    """A server, and what it was seen to answer."""
+
+    def __init__(self, server: Server) -> None:
+        config = yaml.load(server.kubeconfig.read_text())
+        self.address = urlsplit(config["clusters"][0]["cluster"]["server"])
+        self.token = config["users"][0]["user"]["token"]
+        self._tls = ssl.create_default_context()
+        self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
+        self._connection = self.connection()
+        self.versions = Versions()
+        self.marks: dict[tuple[str, str], str] = {}
+        self.objects: dict[str, Obj] = {}
+
+    def connection(self) -> http.client.HTTPSConnection:
+        """A new connection."""
+        assert self.address.hostname
+        return http.client.HTTPSConnection(self.address.hostname, self.address.port, timeout=70, context=self._tls)
+
+    def send(self, request: Request) -> None:
+        """Send a request; `receive` has its answer."""
+        body = request.body
+        if body is not None and not isinstance(body, bytes):
+            body = self.filled(json.dumps(body, ensure_ascii=False, separators=(",", ":"))).encode()
+        query = quote(self.filled(request.query), safe="=&%,+:")
+        headers = {"Authorization": f"Bearer {self.token}", **_USER, **request.headers}
+        url = request.path + (f"?{query}" if query else "")
+        try:
+            self._connection.request(request.method, quote(url, safe="/?=&%,+:.-_~"), body, headers)
+        except (OSError, http.client.HTTPException):
+            self._connection = self.connection()
+            self._connection.request(request.method, quote(url, safe="/?=&%,+:.-_~"), body, headers)
+
+    def receive(self) -> Answer:
+        """The answer to what was sent last; 0 where the connection ended without one."""
+        try:
+            answered = self._connection.getresponse()
+        except (OSError, http.client.HTTPException):
+            self._connection = self.connection()
+            return Answer(0, {}, [], b"")
+        body = answered.read()
+        headers = {name.lower(): value for name, value in answered.getheaders()}
+        return Answer(answered.status, headers, answered.msg.get_all("Warning") or [], body)
+
+    def ask(self, request: Request) -> Answer:
+        """Send a request and wait for its answer."""
+        self.send(request)
+        return self.receive()
+
+    def filled(self, text: str) -> str:
+        return _MARK.sub(self._mark, text)
+
+    def _mark(self, found: re.Match[str]) -> str:
+        if found["number"]:
+            return self.marks.get((found["number"], found["of"]), "0")
+        return self.marks.get((found["text"], found["path"]), "none")
+
+    def learn(self, request: Request, answer: Answer) -> None:
+        """Keep what the answer tells about objects."""
+        value = answer.value
+        if answer.status >= 300 or not isinstance(value, dict) or "dryRun" in request.query:
+            return
+        metadata = value.get("metadata") or {}
+        if metadata.get("continue"):
+            self.marks["continue", request.path] = metadata["continue"]
+        if (
+            request.resource.partition("/")[2]
+            or not metadata.get("uid")
+            or value.get("kind") == "PartialObjectMetadata"
+        ):
+            return
+        if metadata.get("generateName") and request.method == "POST":
+            return
+        path = f"{request.path}/{metadata['name']}" if request.method == "POST" else request.path
+        self.objects[path] = value
+        for key in ("resourceVersion", "creationTimestamp"):
+            self.marks[key, path] = metadata[key]
+        for key, one in chosen(value):
+            self.marks[key, path] = str(one)
+        self.marks.setdefault(("old", path), metadata["resourceVersion"])
+
+
+class Comparison:
+    """Both servers, and what differed."""
+
+    def __init__(self, kube: Side, haru: Side, verbose: bool = False) -> None:
+        self.kube, self.haru = kube, haru
+        self.counted = Counter[str]()
+        self._verbose = verbose
+
+    def ask(self, request: Request) -> tuple[Answer, Answer]:
+        """The answers of both."""
+        self.kube.send(request)
+        self.haru.send(request)
+        return self.kube.receive(), self.haru.receive()
+
+    def step(self, seed: int, number: int, request: Request) -> bool:
+        """Compare one request; whether both are in the same state afterwards, as far as can be told."""
+        answers = self.ask(request)
+        found = differences(request, *answers, (self.kube.versions, self.haru.versions))
+        self.counted["requests"] += 1
+        self.counted[f"{answers[0].status // 100}xx"] += 1
+        unknown = self.judged(request, answers, found)
+        if self._verbose:
+            print(f"answered {answers[0].status} | {answers[1].status}", flush=True)
+        if unknown or self._verbose:
+            print(f"seed {seed} step {number}: {request}\n   body {request.body_text[:1500]}", flush=True)
+            for line in unknown:
+                print(f"   {request.method} {request.resource} {line[:2500]}", flush=True)
+        for side, answer in zip((self.kube, self.haru), answers, strict=True):
+            side.learn(request, answer)
+        if request.method != "GET" and _SLOW.search(request.path) and answers[0].status < 300:
+            time.sleep(0.1)
+        return request.method == "GET" or len({answer.status < 300 for answer in answers}) == 1
+
+    def judged(self, request: Request, answers: tuple[Answer, Answer], found: Sequence[str]) -> list[str]:
+        """Count differences, and return those that are not known."""
+        unknown = []
+        for line in found:
+            cause = known_cause(request, answers, line)
+            self.counted[f"known: {cause}" if cause else "unknown"] += 1
+            if not cause:
+                unknown.append(line)
+        return unknown
+
+    # -- a seed -------------------------------------------------------------------------------------------------------
+
+    def play(self, seed: int, steps: int, only: str) -> None:
+        """Play a seed, and clean up."""
+        for side in (self.kube, self.haru):
+            side.objects.clear()
+            side.marks.clear()
+        draw = RequestDraw(seed, self.kube.objects, only)
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": draw.namespace}}
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+        headers = {"Content-Type": "application/json"}
+        begun = self.ask(Request("POST", "/api/v1/namespaces", "", headers, namespace))
+        self.ask(Request("POST", f"/api/v1/namespaces/{draw.namespace}/serviceaccounts", "", headers, account))
+        time.sleep(0.05)
+        created = set[str]()
+        for number in range(steps):
+            request = draw.next()
+            goes_on = self.step(seed, number, request)
+            created |= self.kube.objects.keys() | self.haru.objects.keys()
+            if request.method != "GET":
+                self._look_again(request.path)
+            if not goes_on:
+                self.counted["seeds ended early"] += 1
+                break
+        else:
+            versions = [one.value["metadata"]["resourceVersion"] for one in begun]
+            self._watch(seed, draw, versions)
+        self._clean(draw, created)
+
+    def _look_again(self, changed: str) -> None:
+        """Learn what became of the objects that a request was about, and forget those that are gone."""
+        for path in [path for path in self.kube.objects if changed.startswith(path) or path.startswith(changed)]:
+            answers = self.ask(Request("GET", path))
+            if answers[0].status == 404:
+                del self.kube.objects[path]
+                self.haru.objects.pop(path, None)
+                continue
+            for side, answer in zip((self.kube, self.haru), answers, strict=True):
+                side.learn(Request("GET", path), answer)
+
+    def _watch(self, seed: int, draw: RequestDraw, versions: Sequence[str]) -> None:
+        """Compare what watches from the beginning of a seed see."""
+        paths = dict.fromkeys(one.path for one in draw.resources if one.is_namespaced and not one.is_virtual)
+        asked = [(path, query) for path in paths for query in WATCHES]
+        begun = [
+            [watch(side, f"{path}?watch=1&timeoutSeconds=1&resourceVersion={version}{query}") for path, query in asked]
+            for side, version in zip((self.kube, self.haru), versions, strict=True)
+        ]
+        for (path, query), *watches in zip(asked, *begun, strict=True):
+            self.counted["watches"] += 1
+            request = Request("GET", path, f"watch=1{query}", {}, None, f"watch {path.rpartition('/')[2]}")
+            seen = [
+                plain(events_of(one), side.versions) for one, side in zip(watches, (self.kube, self.haru), strict=True)
+            ]
+            for line in self.judged(request, (Answer(200, {}, [], b""),) * 2, unequal(*seen)):
+                print(f"seed {seed}: {request}\n   {line[:2500]}", flush=True)
+
+    def _clean(self, draw: RequestDraw, created: set[str]) -> None:
+        headers = {"Content-Type": "application/merge-patch+json"}
+        for path in created:
+            if f"/{draw.namespace}/" not in path:
+                self.ask(Request("PATCH", path, "", headers, {"metadata": {"finalizers": None}}))
+                self.ask(Request("DELETE", path, "gracePeriodSeconds=0"))
+
+
+def watch(side: Side, url: str) -> http.client.HTTPConnection:
+    """A connection on which a watch has been asked for."""
+    connection = side.connection()
+    connection.request("GET", url, None, {"Authorization": f"Bearer {side.token}", **_USER})
+    return connection
+
+
+def events_of(connection: http.client.HTTPConnection) -> list[Obj]:
+    """The events of a watch until it ends."""
+    body = connection.getresponse().read()
+    connection.close()
+    events = [json.loads(line) for line in body.splitlines() if line.strip()]
+    return [one for one in events if one.get("type") != "BOOKMARK"]
+
+
+@contextmanager
+def both(programs: Path, verbose: bool = False) -> Iterator[Comparison]:
+    """A kube-apiserver and Haru's API server, each with the custom kind, until the block is left."""
+    with (
+        serving(str(programs / "kube-apiserver"), [*_FLAGS, *_OF_KUBE]) as kube,
+        serving("haru", [*_FLAGS, *_OF_HARU]) as haru,
+    ):
+        comparison = Comparison(Side(kube), Side(haru), verbose)
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        comparison.ask(Request("POST", path, "", {"Content-Type": "application/json"}, definition()))
+        comparison.haru.ask(Request("DELETE", "/apis/storage.k8s.io/v1/storageclasses/simulated"))
+        served = Request("GET", "/apis/ml.example.com/v1/trainings")
+        while any(one.status != 200 for one in comparison.ask(served)):
+            time.sleep(0.2)
+        yield comparison
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the differences; 1 if there are any that are not known."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kubernetes", type=Path, required=True, help="folder with Kubernetes' programs")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=20, help="how many seeds")
+    parser.add_argument("--steps", type=int, default=STEPS, help="requests of a seed")
+    parser.add_argument("--kind", default="", help="this kind alone")
+    parser.add_argument("--verbose", action="store_true", help="print every request")
+    options = parser.parse_args(arguments)
+    with both(options.kubernetes, options.verbose) as comparison:
+        for seed in range(options.seed, options.seed + options.count):
+            comparison.play(seed, options.steps, options.kind)
+    for name, count in sorted(comparison.counted.items()):
+        print(f"{count:6} {name}")
+    return 1 if comparison.counted["unknown"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""The comparison of requests: what does not count, what is known, and that a seed makes its requests again."""
+
+from __future__ import annotations
+
+import json
+import random
+from urllib.parse import quote
+
+import pytest
+from api_caller import Caller
+from custom_objects import define
+from object_draw import ObjectDraw
+from request_answers import Answer, Versions, differences, plain, unequal
+from request_draw import RequestDraw
+from request_parts import Request, chosen, json_patch, mark, merge_patch
+from request_samples import ALL, Obj
+from request_verdicts import known_cause
+from requests_compared import Side
+
+from haru.kube.kinds import all_kinds, by_kind
+from haru.kube.patch.json_patch import apply_json_patch
+from haru.kube.patch.merge_patch import apply_merge_patch
+from haru.kube.wire_out import encode_protobuf
+
+ASKED = Request("GET", "/api/v1/namespaces/n/pods/a", "", {}, None, "pods")
+
+
+def answered(value: Obj, status: int = 200) -> Answer:
+    return Answer(status, {"content-type": "application/json"}, [], json.dumps(value).encode())
+
+
+def pod(uid: str, version: str, **more: object) -> Obj:
+    metadata = {"name": "a", "uid": f"{uid * 8}-0000-0000-0000-{uid * 12}", "resourceVersion": version}
+    return {"kind": "Pod", "metadata": metadata, **more}
+
+
+def test_what_a_server_chooses_does_not_count() -> None:
+    sides = (Versions(), Versions())
+    one, other = pod("a", "5", spec={"x": "kube-api-access-abcde"}), pod("b", "9", spec={"x": "kube-api-access-fghij"})
+    assert differences(ASKED, answered(one), answered(other), sides) == []
+    assert plain(one, sides[0])["metadata"] == {"name": "a", "uid": "UID", "resourceVersion": "RV0"}
+
+
+def test_version_that_changed_on_one_side_only_is_a_difference() -> None:
+    sides = (Versions(), Versions())
+    differences(ASKED, answered(pod("a", "5")), answered(pod("b", "9")), sides)
+    (line,) = differences(ASKED, answered(pod("a", "5")), answered(pod("b", "10")), sides)
+    assert line == '.metadata.resourceVersion: "RV0" | "RV1"'
+
+
+def test_causes_count_once_and_in_any_order() -> None:
+    causes = [{"field": "a", "reason": "R", "message": "m"}, {"field": "b", "reason": "R", "message": "m"}]
+    failure = {"kind": "Status", "status": "Failure", "message": "both", "details": {"causes": [*causes, causes[0]]}}
+    other = {**failure, "message": "in other order", "details": {"causes": causes[::-1]}}
+    assert differences(ASKED, answered(failure, 422), answered(other, 422), (Versions(), Versions())) == []
+    fewer = {**failure, "details": {"causes": causes[:1]}}
+    assert differences(ASKED, answered(failure, 422), answered(fewer, 422), (Versions(), Versions())) != []
+
+
+def test_codes_forms_and_warnings_are_compared() -> None:
+    sides = (Versions(), Versions())
+    (line,) = differences(ASKED, answered({}, 200), answered({"message": "no"}, 404), sides)
+    assert line == "code: 200  | 404 no"
+    warned = Answer(200, {"content-type": "application/json"}, ['299 - "x"'], b"{}")
+    assert differences(ASKED, warned, answered({}), sides) == ["warnings: ['299 - \"x\"'] | []"]
+    raw = encode_protobuf({"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "a"}}]})
+    assert raw is not None
+    listed = Answer(200, {"content-type": "application/vnd.kubernetes.protobuf"}, [], raw)
+    assert listed.value["items"] == [{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}]
+
+
+def test_differing_values_are_named_by_their_place() -> None:
+    assert unequal({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}) == [".a[1].b: 2 | 3"]
+    assert unequal({"a": 1}, {"b": 1}) == [".a: 1 | -", ".b: - | 1"]
+    assert unequal(1, True) == [": 1 | true"]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_known"),
+    [
+        ('code: 500 resourceVersion: Invalid value: "x": strconv | 422 ListOptions', True),
+        ("code: 422 Pod | 200 ", False),
+        (".items: null | []", True),
+    ],
+)
+def test_difference_that_is_meant_has_a_cause(line: str, is_known: bool) -> None:
+    assert bool(known_cause(ASKED, (answered({}), answered({})), line)) is is_known
+
+
+@pytest.mark.parametrize("sample", ALL, ids=lambda sample: f"{sample['kind']} {sample['metadata']['name']}")
+def test_patches_lead_from_an_object_to_what_was_drawn(sample: Obj) -> None:
+    objects = ObjectDraw(random.Random(1))
+    for _ in range(20):
+        new = objects.changed(sample)
+        assert apply_json_patch(sample, json_patch(sample, new)) == new
+        if "null" not in json.dumps(new):
+            assert apply_merge_patch(sample, merge_patch(sample, new)) == new
+
+
+def test_every_kind_that_is_stored_is_drawn() -> None:
+    drawn = {by_kind(one["apiVersion"], one["kind"]) for one in ALL}
+    kinds = {kind for kind in all_kinds() if "update" in kind.verbs}
+    missing = {(kind.group, kind.plural) for kind in kinds} - {(kind.group, kind.plural) for kind in drawn if kind}
+    assert missing == {("certificates.k8s.io", "podcertificaterequests"), ("networking.k8s.io", "ipaddresses")}
+
+
+def test_marks_stand_for_what_a_server_chose() -> None:
+    service = {
+        "kind": "Service",
+        "metadata": {"uid": "u"},
+        "spec": {"clusterIP": "10.0.0.9", "ports": [{"nodePort": 30001}]},
+    }
+    assert chosen(service) == [("uid", "u"), ("clusterIP", "10.0.0.9"), ("nodePort0", 30001)]
+    side = object.__new__(Side)
+    side.marks = {("uid", "/a"): "u", ("nodePort0", "/a"): "30001"}
+    text = json.dumps({"uid": mark("uid", "/a"), "port": mark("#nodePort0", "/a")}, ensure_ascii=False)
+    assert json.loads(side.filled(text)) == {"uid": "u", "port": 30001}
+
+
+async def test_requests_of_a_seed_are_the_same_and_some_are_taken(api: Caller) -> None:
+    await define(api)
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "n7"}})
+    known: dict[str, Obj] = {}
+    draw, again = RequestDraw(7, known), RequestDraw(7, known)
+    codes = []
+    for _ in range(60):
+        request = draw.next()
+        assert request == again.next()
+        query = quote(request.query, safe="=&%,+:")
+        content_type = request.headers.get("Content-Type", "")
+        answer = await api(request.method, f"{request.path}?{query}", request.body, type=content_type)
+        codes.append(answer.status)
+        if request.method == "POST" and answer.status == 201 and "dryRun" not in query:
+            made = answer.json
+            if "uid" in made["metadata"]:
+                known[f"{request.path}/{made['metadata']['name']}"] = made
+    assert max(codes) < 504 and len([code for code in codes if code < 300]) >= 10 and len(set(codes)) > 3
