@@ -330,3 +330,12 @@ async def test_finalizers_of_a_namespace_are_validated_when_it_is_finalized(api:
     body = {"metadata": {"name": "n", "finalizers": ["orphan", "foregroundDeletion"]}}
     answer = await api("PUT", "/api/v1/namespaces/n/finalize", body)
     assert answer.status == 422 and answer.json["details"]["causes"][0]["field"] == "metadata.finalizers"
+
+
+async def test_patch_takes_over_tolerations_though_admission_adds_what_it_takes_away(api: Caller) -> None:
+    body = {"apiVersion": "v1", "kind": "Pod", **pod("p", tolerations=[{"key": "a", "operator": "Exists"}])}
+    applied = (await api("PATCH", f"{PODS}/p?fieldManager=m", body, type=APPLY)).json
+    answer = await api("PATCH", f"{PODS}/p?fieldManager=n", body, type="application/strategic-merge-patch+json")
+    assert answer.json["spec"] == applied["spec"]
+    (fields,) = [one["fieldsV1"] for one in answer.json["metadata"]["managedFields"] if one["manager"] == "n"]
+    assert fields == {"f:spec": {"f:tolerations": {}}}

@@ -97,7 +97,9 @@ def table_of(call: Call, objs: Sequence[Obj], metadata: Obj) -> Obj:
 def render_object(call: Call, record: Record | None, obj: Obj | None = None, status: int = 200) -> Response:
     """One object as the client wants it; `record` in the stored version or `obj` in the served one."""
     request, resource = call.request, call.resource
-    representation = negotiate(request.header(b"accept"), not resource.kind.virtual)
+    representation = representation_of(request)
+    if resource.kind.virtual:  # which has no rows
+        representation = negotiate(request.header(b"accept"), False)
     if representation.listed:
         raise not_of_that_shape("PartialObjectMetadataList", "not a list", resource.kind, resource.kind.kind)
     if representation is PLAIN:
