@@ -8,6 +8,7 @@ from request_answers import Answer
 from request_parts import PATCHES, PROTOBUF, Request
 
 _LINES = [
+    ("selfLink in an update", r".*\.selfLink: "),
     ("an Indexed Job with a success policy", r"code: 0 .* \| 422 Job"),
     ("a value that cannot be read in a configuration", r"code: 500 failed to convert new object .* \| 400 "),
     ("a JSON patch that copies from nowhere", r"code: 20\d .* \| 422 .*copy operation does not apply"),
@@ -46,6 +47,10 @@ def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> 
         return "a form that a subresource has not"
     if request.headers.get("Content-Type") == PATCHES["strategic"] and re.match(r"code: 500 .* \| 4(00|22) ", line):
         return "a strategic merge patch with a wrong directive"
+    if request.resource in ("pods/ephemeralcontainers", "pods/resize") and re.match(
+        r"\.metadata\.(man|resourceV)", line
+    ):
+        return "fields that a subresource of a pod does not set"
     if "resourcequotas" in request.resource and (".resourceVersion" in line or line.startswith("#")):
         return "a quota that nobody has counted is written with what it counts"
     return next((cause for cause, pattern in _KNOWN if pattern.match(line)), "")

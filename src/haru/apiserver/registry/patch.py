@@ -170,12 +170,12 @@ async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Out
     kind = call.resource.kind
     force = call.request.flag("force")
     unset = {name: value for name, value in applied.items() if "f:" + name in managed_write(call).ignored.members}
-    if unset and kind.custom is None:
-        strict_decode({**_type_of(applied), **unset}, kind)  # what this cannot set has to be readable, too
 
     def merged(live: Obj | None) -> Obj:
         obj = server_side_apply(live, applied, managed_write(call), force=force)
         obj = strict_decode(obj, kind, live)[0]
+        if unset and kind.custom is None:
+            strict_decode({**_type_of(applied), **unset}, kind)  # what this cannot set has to be readable, too
         _refuse_nulls(call, obj, live)
         return obj
 

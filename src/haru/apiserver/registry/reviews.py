@@ -52,8 +52,8 @@ async def review_token(authenticator: Authenticator, call: Call) -> Response:
     except InvalidToken as reason:
         error = f"[{error}, {reason}]"
     if found is None:
-        given = {name: value for name, value in (obj.get("status") or {}).items() if name == "audiences"}
-        obj["status"] = {**given, "user": {}, "error": error}
+        given = {name: value for name, value in (obj.get("status") or {}).items() if name != "authenticated"}
+        obj["status"] = {"user": {}, **given, "error": error}
     else:
         obj["status"] = {"authenticated": True, "user": user_object(found[0]), "audiences": list(found[1])}
     return render_object(call, None, obj, 201)
