@@ -114,6 +114,11 @@ async def test_deletion_is_answered_in_yaml_to_who_wants_that(api: Caller) -> No
     assert yaml.load(answer.body.decode())["status"] == "Success"
 
 
+async def test_failure_is_answered_in_json_to_who_wants_a_table_in_yaml(api: Caller) -> None:
+    answer = await api("GET", f"{MAPS}/none", accept="application/yaml;as=Table;v=v1;g=meta.k8s.io")
+    assert (answer.status, answer.json["reason"]) == (404, "NotFound")
+
+
 async def test_other_uid_is_a_conflict_in_the_words_of_the_store(api: Caller) -> None:
     await api.create(MAPS, config_map("a"))
     answer = await api("PUT", f"{MAPS}/a", {"metadata": {"name": "a", "uid": "x"}})

@@ -51,7 +51,7 @@ def in_wanted_form(request: Request, response: Response) -> Response:
     accept = request.header(b"accept")
     if response.content_type != JSON or response.passed_on:
         return response
-    if wants_yaml(accept) and (whole := response.whole()):
+    if response.status < 400 and wants_yaml(accept) and (whole := response.whole()):
         obj = orjson.loads(whole)
         if not isinstance(obj, dict) or "kind" not in obj:  # no object of the API
             return response
