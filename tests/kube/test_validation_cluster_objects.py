@@ -235,7 +235,7 @@ def test_a_secret_for_growth_may_be_added_to_a_volume() -> None:
     [
         ({"dataSource": {"kind": "PersistentVolumeClaim", "name": "x"}}, {"dataSource", "dataSourceRef"}),
         ({"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "x"}}, {"dataSource", "dataSourceRef"}),
-        ({"dataSourceRef": {"kind": "K", "name": "x", "namespace": "n"}}, {"dataSourceRef"}),
+        ({"dataSourceRef": {"kind": "K", "name": "x", "namespace": "n"}}, set()),
         ({"dataSource": {"kind": "Other", "name": "x"}}, set()),
     ],
 )

@@ -310,7 +310,7 @@ FAULTS: list[tuple[Obj, str, Any, str]] = [
         BINDING,
         "roleRef.kind",
         "Group",
-        'roleRef.kind: Unsupported value: "Group": supported values: "ClusterRole", "Role"',
+        'roleRef.kind: Unsupported value: "Group": supported values: "Role", "ClusterRole"',
     ),
     (BINDING, "subjects.0.kind", "Robot", "subjects[0].kind: Unsupported value"),
     (BUDGET, "spec.maxUnavailable", 1, "minAvailable and maxUnavailable cannot be both set"),
