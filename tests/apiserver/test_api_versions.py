@@ -10,7 +10,7 @@ import pytest
 from api_caller import PODS, Caller, pod
 
 from haru.apiserver import background
-from haru.apiserver.background import expire_once
+from haru.apiserver.background import EventExpiry
 from haru.event_loop import TimeSlice
 
 SLICES = "/apis/resource.k8s.io/{}/resourceslices"
@@ -113,18 +113,33 @@ async def test_others_have_their_turn_while_old_events_are_looked_for(
             await asyncio.sleep(0)
 
     task = asyncio.create_task(others())
-    await expire_once(api.app.objects)
+    await EventExpiry(api.app.objects, lambda: 0.0).remove_old()
     task.cancel()
     assert len(turns) >= 5
 
 
 async def test_events_expire_after_an_hour(api: Caller) -> None:
+    passed = [0.0]
+    expiry = EventExpiry(api.app.objects, lambda: passed[0])
     await api.create(CORE_EVENTS, event("old"))
     api.clock.advance(minutes=59)
     young = event("young")
     young["lastTimestamp"] = "2026-03-04T06:00:00Z"
     await api.create(CORE_EVENTS, young)
-    assert await expire_once(api.app.objects) == 0
-    api.clock.now += timedelta(minutes=2)
-    assert await expire_once(api.app.objects) == 1
+    assert await expiry.remove_old() == 0
+    passed[0] += 120
+    assert await expiry.remove_old() == 1
     assert [i["metadata"]["name"] for i in (await api.get(CORE_EVENTS))["items"]] == ["young"]
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_events_stay_an_hour_when_the_clock_jumps(api: Caller, hours: int) -> None:
+    passed = [0.0]
+    expiry = EventExpiry(api.app.objects, lambda: passed[0])
+    await api.create(CORE_EVENTS, event("e"))
+    assert await expiry.remove_old() == 0
+    api.clock.now += timedelta(hours=hours)
+    passed[0] += 3590
+    assert await expiry.remove_old() == 0
+    passed[0] += 20
+    assert await expiry.remove_old() == 1

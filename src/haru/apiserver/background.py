@@ -8,7 +8,10 @@ cache.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import count
 
@@ -24,7 +27,7 @@ from haru.event_loop import TimeSlice
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
-from haru.storage import CompareFailed, Delete, StoreError
+from haru.storage import CompareFailed, Delete, Record, StoreError
 
 EVENT_LIFE = timedelta(hours=1)
 PAUSE_SECONDS = 30.0
@@ -58,11 +61,12 @@ class Background:
 
     async def run(self) -> None:
         """Look after events, the Service `kubernetes`, flow control and cached lists, as long as the server runs."""
+        expiry = EventExpiry(self._loopback.objects, asyncio.get_running_loop().time)
         for round_ in count(1):
             await asyncio.sleep(PAUSE_SECONDS)
             self._lists.drop_idle()
             try:
-                await expire_once(self._loopback.objects)
+                await expiry.remove_old()
                 await publish(self._loopback, self._address)
                 if round_ % FLOW_CONTROL_ROUNDS == 0:
                     await ensure_flow_control(self._loopback)
@@ -70,23 +74,38 @@ class Background:
                 _LOG.warning("the server's regular work failed: %s", error)
 
 
-async def expire_once(objects: ObjectStore) -> int:
-    """Remove what is too old; how many events that were."""
-    oldest = objects.clock() - EVENT_LIFE
-    removed = 0
-    page, work = await objects.store.range("events/"), TimeSlice()
-    for record in page.records:
-        await work.shared()
+class EventExpiry:
+    """Remove events that are too old. How old one is is read once; then it ages by a clock that does not jump."""
+
+    def __init__(self, objects: ObjectStore, monotonic: Callable[[], float]) -> None:
+        self._objects, self._monotonic = objects, monotonic
+        self._ends: dict[str, tuple[int, float]] = {}
+        """Until when events may stay, by their keys, with the revisions for which that holds."""
+
+    async def remove_old(self) -> int:
+        """Remove what is too old; how many events that were."""
+        ends, removed = dict[str, tuple[int, float]](), 0
+        page, work = await self._objects.store.range("events/"), TimeSlice()
+        for record in page.records:
+            await work.shared()
+            known = self._ends.get(record.key)
+            if known is None or known[0] != record.revision:
+                known = record.revision, self._end(record)
+            if known[1] >= self._monotonic():
+                ends[record.key] = known
+                continue
+            with contextlib.suppress(CompareFailed):
+                await self._objects.store.transact(Delete(record.key, record.revision))
+                removed += 1
+        self._ends = ends
+        return removed
+
+    def _end(self, record: Record) -> float:
         last = last_seen(shared(record))
         note_of(record).obj = None  # events are many and looked at once: their trees are not kept
-        if last is None or last >= oldest:
-            continue
-        try:
-            await objects.store.transact(Delete(record.key, record.revision))
-            removed += 1
-        except CompareFailed:
-            continue
-    return removed
+        if last is None:
+            return math.inf
+        return self._monotonic() + min(last + EVENT_LIFE - self._objects.clock(), EVENT_LIFE).total_seconds()
 
 
 def last_seen(event: Obj) -> datetime | None:
