@@ -179,6 +179,25 @@ def test_suspended_job_set_is_told_with_workload_of_kueue() -> None:
         snapshot(node("n1", 9)).explain("daemonset/t")
 
 
+TOO_MUCH = [
+    {
+        "type": "QuotaReserved",
+        "status": "False",
+        "message": "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor default, previously "
+        "considered podsets requests (0) + current podset request (9) > maximum capacity (4)",
+    }
+]
+
+
+def test_what_asks_for_more_than_its_queue_may_have_does_not_come_by_itself() -> None:
+    """Kueue 0.17 says so, and no work that ends makes room."""
+    pod = made.pod("p", annotations={"kueue.x-k8s.io/workload": "w"}, schedulingGates=ADMISSION)
+    told = snapshot(node("n1", 1), made.workload("w", TOO_MUCH), pod).explain("pod/p")
+    assert (told.verdict, told.remedies) == ("FitsIf", ())  # type: ignore[union-attr]
+    job = snapshot(node("n1", 9), SUSPENDED_JOB, made.workload("jobset-t", TOO_MUCH, owner="t")).explain("job/t-w-0")
+    assert (job.verdict, job.remedies) == ("FitsIf", ())  # type: ignore[union-attr]
+
+
 SUSPENDED_JOB = made.owned(made.custom("batch/v1", "Job", "t-w-0", {**JOB_SPEC, "suspend": True}), "JobSet", "t")
 
 

@@ -16,6 +16,7 @@ from .gang import Source as Source
 from .gang import job_pods as job_pods
 from .kueue import KUEUE_QUEUE_LABEL as KUEUE_QUEUE_LABEL
 from .kueue import KueueHold as KueueHold
+from .kueue import asks_too_much as asks_too_much
 from .kueue import kueue_hold as kueue_hold
 from .registry import ADAPTERS as ADAPTERS
 from .registry import KINDS as KINDS

@@ -31,6 +31,16 @@ class KueueHold(NamedTuple):
     cluster_queue: str = ""
     is_active: bool = True
 
+    @property
+    def ends(self) -> bool:
+        """Whether Kueue lets it go by itself some day: not if nobody may have as much as it asks for."""
+        return self.is_active and not asks_too_much(self.state)
+
+
+def asks_too_much(state: str) -> bool:
+    """Whether a Workload asks for more than its queues may ever have, as Kueue says of its quota."""
+    return "> maximum capacity (" in state
+
 
 def kueue_hold(
     pod: Obj, workloads: Iterable[Obj], owners: Iterable[Obj] = (), queues: Iterable[Obj] = ()

@@ -26,6 +26,7 @@ from haru.gangs import (
     KUEUE_LOCAL_QUEUE,
     KUEUE_WORKLOAD,
     MIN_COUNT,
+    asks_too_much,
     is_foreign_group,
     is_translated,
     kueue_hold,
@@ -137,7 +138,9 @@ def _ungated(snapshot: Snapshot, work: WorkloadUnit, hold: Reason) -> Supplied |
     changes = tuple(patch("v1", "Pod", p.key.name, {"spec": {"schedulingGates": None}}, p.key.namespace) for p in gated)
     if "kueue" in hold.data:
         # Kueue takes its gates away when it admits the Workload; who does that by hand takes quota from others.
-        return hypothesis.with_pods(snapshot, freed), work, _activation(gated, hold), "active" not in hold.data["kueue"]
+        held = hold.data["kueue"]
+        ends = "active" not in held and not asks_too_much(held["state"])
+        return hypothesis.with_pods(snapshot, freed), work, _activation(gated, hold), ends
     remedy = Remedy("RemoveGates", "remove the scheduling gates", changes, 0, False)
     return hypothesis.with_pods(snapshot, freed), work, remedy, False
 

@@ -19,7 +19,7 @@ from haru.explain.diagnosis.verdict import distinct
 from haru.explain.diagnosis.workload_unit import Inquiry, WorkloadUnit
 from haru.explain.explanation import Remedy, Verdict
 from haru.explain.results import Explanation
-from haru.gangs import KUEUE_WORKLOAD, kueue_hold
+from haru.gangs import KUEUE_WORKLOAD, KueueHold, kueue_hold
 from haru.kube.meta import Obj, controller_of
 from haru.kube.workload_pods import made_by
 
@@ -56,18 +56,18 @@ def without_pods(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
         return titled(obj["kind"], obj, "FitsIf", (Reason("PodsMissing", "it needs no more pods", {field: count}),))
     told, room = _judged(future, obj, inquiry)
     reason = Reason("PodsMissing", f"no pod of {word} {path} exists yet", {field: count})
-    held = _kueue_text(snapshot, obj) if spec.get("suspend") else ""
+    held = _kueue_hold(snapshot, obj) if spec.get("suspend") else None
     if spec.get("suspend"):
-        reason = Reason("Suspended", f"{word} {path} is suspended{held}")
+        reason = Reason("Suspended", f"{word} {path} is suspended{_kueue_text(held)}")
     starts = told.verdict == "Starting" and room == len(future.pods)
     verdict: Verdict = told.verdict
     if verdict == "Starting" or (verdict == "NeverFits" and room and obj["kind"] == "Job"):
         verdict = "FitsLater"  # pods of a Job end, and make room for its others
     if spec.get("suspend") and verdict != "NeverFits":
-        verdict = "FitsLater" if held else "FitsIf"
+        verdict = "FitsLater" if held is not None and held.ends else "FitsIf"
     ways = [_of_what_is_there(snapshot, obj, remedy) for remedy in told.remedies]
     if spec.get("suspend") and inquiry.remedies:
-        ways = [] if held else _resumed(obj, ways, starts)  # Kueue would suspend it again
+        ways = [] if held is not None else _resumed(obj, ways, starts)  # Kueue would suspend it again
     return replace(
         told,
         verdict=verdict,
@@ -153,11 +153,15 @@ def _is_there(snapshot: Snapshot, change: Obj) -> bool:
     return kind not in known or path in known[kind]
 
 
-def _kueue_text(snapshot: Snapshot, job: Obj) -> str:
-    """Why Kueue has suspended a Job, or the JobSet that made it; empty if it has not."""
+def _kueue_hold(snapshot: Snapshot, job: Obj) -> KueueHold | None:
+    """Why Kueue has suspended a Job, or the JobSet that made it; None if it has not."""
     gated = {"metadata": job["metadata"], "spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}}
     held = kueue_hold(gated, snapshot.objects(KUEUE_WORKLOAD.key).values())
-    if held is None or not (held.workload or held.queue):
+    return held if held is not None and (held.workload or held.queue) else None
+
+
+def _kueue_text(held: KueueHold | None) -> str:
+    if held is None:
         return ""
     return f": Kueue holds it{f', see Workload {held.workload}' if held.workload else ''}: {held.state}"
 
