@@ -394,3 +394,13 @@ def test_resize_condition_is_reported_and_removed_once_over() -> None:
     assert reason(waits, "PodResizePending") == ("Deferred", "no room")
     patch = status_patch(waits, told(pod("a", status=waits), seen(one("a"))))
     assert patch == {"conditions": [{"$patch": "delete", "type": "PodResizePending"}]}
+
+
+@pytest.mark.parametrize("policy", [NEVER, FAILING])
+def test_container_that_ended_well_when_it_was_killed_to_start_again_waits(policy: Obj) -> None:
+    of, found = pod("a", **policy), seen(one("a", EXITED))
+    assert "terminated" in told(of, found)["containerStatuses"][0]["state"]
+    status = told(of, found, replaced={"a-0"})
+    (a,) = status["containerStatuses"]
+    assert (status["phase"], a["state"]) == ("Running", {"waiting": {"reason": "ContainerCreating"}})
+    assert a["lastState"]["terminated"]["exitCode"] == 0

@@ -362,6 +362,7 @@ class PodWorker:
             host_ips=self._context.addresses,
             is_over=self._end.is_over,
             failure=self._end.failure,
+            replaced=self._replaced,
             is_rejected=self._end.is_rejected,
             disruption=self._end.disruption,
             resources=self._resizer.reported(pod, seen),

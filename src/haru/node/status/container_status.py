@@ -5,7 +5,7 @@ Source: the fields of v1 ContainerStatus, and how a kubelet fills them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -54,6 +54,8 @@ class StatusInputs:
     """Why the pod as a whole has failed, as a reason and a message."""
     disruption: str = ""
     """What its condition says of a pod that goes for others."""
+    replaced: Set[str] = frozenset()
+    """Ids of containers that were killed to be started again."""
     is_rejected: bool = False
     """The node did not take the pod: nothing else is said of it."""
     resources: Mapping[str, Obj] = field(default_factory=dict)
@@ -130,9 +132,11 @@ def _status(pod: Obj, container: Mapping[str, Any], seen: SeenPod, known: Status
     else:
         last = _earlier_end(by_name(pod, group).get(container["name"]), newest)
     reason = known.reasons.get(container["name"])
-    again = group is not EPHEMERAL and not known.is_over and should_restart(pod, container, newest, init=init)
-    if "terminated" in state and reason and again:
-        last, state = state, {"waiting": _waiting(*reason)}
+    if "terminated" in state and group is not EPHEMERAL and not known.is_over:
+        again = should_restart(pod, container, newest, init=init)
+        # No API takes back the end of a container that would not start again but for its killer.
+        if (reason and again) or (newest.id in known.replaced and not again):
+            last, state = state, {"waiting": _waiting(*(reason or (_initial(pod), "")))}
     said = known.probed.get(newest.id, ProbeResults())
     started, ready = _started_and_ready(container, newest, said, group)
     status: Obj = {
