@@ -14,7 +14,7 @@ from haru.kube.quantity import parse_quantity
 
 Devices = list[tuple[Any, ...]]
 KNOWN = {
-    "summary": "the words about preemption after the first sentence",
+    "summary": "words about preemption: where devices are missing, and of a pod that was rejected before any node",
     "more": "Haru binds more members of a gang: it searches, where kube-scheduler takes the first that fits",
     "extras": "kube-scheduler evicts for members beyond the quorum",
     "evicts for devices": "Haru evicts for devices; kube-scheduler's trial leaves a victim's claims allocated",
@@ -42,6 +42,9 @@ _FAILED_BINDINGS = {
     "mapped": "kube-scheduler counts no allocated claim against its node, and looks for its users on that node alone",
     "mappings": "nil or empty request mappings",
 }
+MESSAGES = {"message", "summary", "words of preemption"}
+"""Differences of texts alone."""
+_OF_DEVICES = ("cannot allocate all claims", "resourceclaim not available on the node")
 _ENDS = r"no new claims to deallocate|still not schedulable|not found"
 _OF_GROUPS = "workload aware preemption enabled|placement-based pod group scheduling limitation"
 _ABOUT_GROUPS = ("waiting for minCount", "pod group is", "placements are available", "no feasible placements found")
@@ -167,7 +170,11 @@ def _messages(seen: Outcome, expected: Outcome, grouped: bool) -> list[str]:
     ours, theirs = ([one.message for one in each.pods.values()] for each in (expected, seen))
     if sorted(plain(text, grouped) for text in ours) == sorted(plain(text, grouped) for text in theirs):
         return []
-    return ["message" if sorted(map(first_sentence, ours)) != sorted(map(first_sentence, theirs)) else "summary"]
+    if sorted(map(first_sentence, ours)) != sorted(map(first_sentence, theirs)):
+        return ["message"]
+    told = [*ours, *(text for text in theirs if not text.endswith(". not found"))]
+    is_known = len(told) < len(ours) + len(theirs) or any(words in text for words in _OF_DEVICES for text in told)
+    return ["summary" if is_known else "words of preemption"]
 
 
 def plain(message: str, grouped: bool = False) -> str:

@@ -29,7 +29,7 @@ from pathlib import Path
 from benchmarks.control_planes import QPS, Server, serving
 from benchmarks.processes import started
 from decided_cluster import DecidedCluster, condition, name_of
-from decision_verdicts import KNOWN, Outcome, Placement, differences
+from decision_verdicts import KNOWN, MESSAGES, Outcome, Placement, differences
 from engine_outcomes import ALPHA_GATES, GANG_GATES, decisions, helps, outcome_of
 from known_causes import Situation, cause_of, named_claims
 from manifests import Obj
@@ -194,7 +194,7 @@ class Play:
         found = set(step.differences)
         if not is_told_again:
             # Nobody looked again, or saw the same: there is nothing new that could be compared.
-            found -= {"message", "summary"}
+            found -= MESSAGES
             told = [condition(pods[name]).get("message", "") for name in names]
             if one["kind"] == "Node" and all("exceed max volume count" in text for text in told):
                 found = {"sleeps"} if found else found

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from decision_verdicts import Outcome, differences, plain
+from decision_verdicts import MESSAGES, Outcome, differences, plain
 from manifests import Obj
 from random_clusters import LINKS
 from random_volumes import volume_claims_of
@@ -41,7 +41,7 @@ def cause_of(
         return "shared"
     if frees_elsewhere(seen, expected, situation):
         return "elsewhere"
-    if set(found) <= {"message", "summary"} and tells_of_domains(seen, situation, decide):
+    if MESSAGES.issuperset(found) and tells_of_domains(seen, situation, decide):
         return "domain"
     worlds: dict[str, Callable[[Situation], Situation | None]] = {
         "lists": with_lists_ignored,

@@ -37,6 +37,16 @@ def one(node: str = "", message: str = "", nominated: str = "") -> dict[str, Pla
         (
             Outcome(one("", "0/1: a. still not schedulable, preemption: no")),
             Outcome(one("", "0/1: a. still not schedulable, preemption: never")),
+            ("words of preemption",),
+        ),
+        (
+            Outcome(one("", "0/1: cannot allocate all claims. still not schedulable, preemption: no")),
+            Outcome(one("", "0/1: cannot allocate all claims. still not schedulable, preemption: never")),
+            ("summary",),
+        ),
+        (
+            Outcome(one("", "0/1: a. not found")),
+            Outcome(one("", "0/1: a. no new claims to deallocate, preemption: never")),
             ("summary",),
         ),
         (
