@@ -307,8 +307,13 @@ def as_expected(living: Living, pod: Obj) -> bool:
 
 
 def was_broken_off(status: Obj) -> bool:
-    """Whether a start was given up when who asked for it died: containerd takes that for the container's end."""
+    """Whether a start was given up when who asked for it died: containerd takes that for the container's end.
+
+    So it does of one whose process it does not find again at its own start: it says 255 of an end that it missed.
+    """
     ended = (status.get("state") or {}).get("terminated") or {}
+    if (ended.get("reason"), ended.get("exitCode")) == ("Unknown", 255):
+        return True
     return ended.get("reason") == "StartError" and "context canceled" in ended.get("message", "")
 
 
