@@ -122,6 +122,9 @@ def test_missing_corrupt_or_newer_history_raises_history_error(tmp_path: Path) -
         read(tmp_path, 0, 1)
     with pytest.raises(HistoryError, match=NAME):
         History(tmp_path / NAME)
+    (tmp_path / "file").touch()
+    with pytest.raises(HistoryError, match=r"/file: File exists; name a directory that can be written$"):
+        History(tmp_path / "file" / NAME)
     newer = sqlite3.connect(tmp_path / "newer.db")
     newer.execute("PRAGMA user_version=99")
     newer.close()

@@ -52,7 +52,9 @@ class History:
             except BaseException:
                 self._file.close()
                 raise
-        except (OSError, sqlite3.Error) as error:
+        except OSError as error:
+            raise HistoryError(f"{path.parent}: {error.strerror}; name a directory that can be written") from error
+        except sqlite3.Error as error:
             raise HistoryError(f"{path}: {error}") from error
 
     def _prepare(self) -> None:

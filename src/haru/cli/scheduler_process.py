@@ -168,7 +168,8 @@ def _decision_log(directory: Path | None, size: int | None) -> DecisionLog | Non
     try:
         return None if directory is None else DecisionLog(directory.expanduser(), size or DEFAULT_MEBIBYTES)
     except OSError as error:
-        raise UsageError(f"--decision-log: {directory}: {error.strerror}") from None
+        why = f"{error.strerror}; name a directory that can be written"
+        raise UsageError(f"--decision-log: {directory}: {why}") from None
 
 
 def _usage_collector(directory: Path | None, client: ApiClient, gates: FeatureGates) -> UsageCollector | None:

@@ -78,7 +78,8 @@ class SchedulerPart(Tasks):
         try:
             return None if directory is None else DecisionLog(directory, self._options.decision_log_mebibytes)
         except OSError as error:
-            raise OptionError(f"--decision-log: {directory}: {error.strerror}") from None
+            why = f"{error.strerror}; name a directory that can be written"
+            raise OptionError(f"--decision-log: {directory}: {why}") from None
 
 
 part = SchedulerPart
