@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,3 +57,19 @@ def test_every_page_is_linked_from_the_index() -> None:
     linked = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)#:]+)", index.read_text())}
     missing = [page.relative_to(ROOT) for page in PAGES if page.is_relative_to(ROOT / "docs") and page not in linked]
     assert [page for page in missing if page.name != "README.md"] == []
+
+
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser and those of its commands, at every depth."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from _parsers(inner)
+
+
+def test_default_of_every_flag_is_a_value_that_it_takes() -> None:
+    for parser in _parsers(build_parser()):
+        for action in parser._actions:
+            if isinstance(action.default, str) and action.default != argparse.SUPPRESS:
+                parser._get_value(action, action.default)

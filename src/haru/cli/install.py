@@ -32,9 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "in place of kube-scheduler; dashboard: the page for a cluster's people; explain-api: the resident answer for "
         "tenants; explain-publish: annotates pods of other schedulers with why they wait",
     )
-    parser.add_argument(
-        "--image", type=_image, metavar="NAME[:TAG]", default="", help="image to run (default haru:VERSION)"
-    )
+    parser.add_argument("--image", type=_image, metavar="NAME[:TAG]", help="image to run (default haru:VERSION)")
     parser.add_argument(
         "--dry-run", action="store_true", help="check the cluster, print the manifests as YAML, write nothing"
     )

@@ -36,7 +36,7 @@ def deploy_folder() -> Path:
     raise FileNotFoundError(f"{package / 'install' / 'deploy'}: this installation has no manifests")
 
 
-def manifests_of(mode: str, image: str = "", folder: Path | None = None) -> list[Obj]:
+def manifests_of(mode: str, image: str | None = None, folder: Path | None = None) -> list[Obj]:
     """The objects of a mode in the order in which they are applied; `image` in place of theirs. Raises OSError,
     ValueError."""
     found = list(_built((folder or deploy_folder()) / "overlays" / mode))

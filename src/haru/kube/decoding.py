@@ -311,7 +311,7 @@ class Walk:
                     if inner is None:
                         continue
                 found = self.field(inner, field, inner_path, inner_go, target.short_name)
-                pruned[name] = _rounded(found) if _is_resource_list(field, target) else found
+                pruned[name] = _rounded(found) if found is not None and _is_resource_list(field, target) else found
         return pruned
 
     def field(self, value: Any, field: Field, path: str, go_path: str, owner: str) -> Any:

@@ -35,7 +35,8 @@ def preemptable(pod: Obj, other: Obj) -> bool:
 
 def seconds_to_wait(gone: Iterable[Obj]) -> float:
     """How long a critical pod waits for the end of others at most."""
-    return max(_SHORTEST_WAIT, *(1.5 * float(pod["spec"].get("terminationGracePeriodSeconds") or 0) for pod in gone))
+    graces = (float(pod["spec"].get("terminationGracePeriodSeconds") or 0) for pod in gone)
+    return max(_SHORTEST_WAIT, 1.5 * max(graces, default=0.0))
 
 
 def victims(pod: Obj, others: Sequence[Obj], missing: Sequence[Shortage]) -> list[Obj]:

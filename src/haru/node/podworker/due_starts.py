@@ -52,7 +52,7 @@ class DueStarts:
         self.prepared: Prepared | None = None
         """The devices of the pod's sandbox, once they were asked for: a container that starts again asks nobody."""
         self._retry_at: dict[str, float] = {}
-        """By container that did not start: when the next attempt may be made, in seconds since the epoch."""
+        """By container that did not start: when the next attempt may be made, by the monotonic clock."""
 
     def retry(self) -> None:
         """Try again at once what could not be started."""

@@ -379,7 +379,7 @@ class PodWorker:
             # A container was told as ended by mistake: it runs all the same, and its end can be told again. Or the API
             # is away: what runs goes on, and what was crashing is started again.
             _log.warning("pod %s: %s", self._where(), error)
-            self._is_told = error.code == 422 if isinstance(error, StatusError) else False
+            self._is_told = isinstance(error, StatusError) and error.code == 422
             return pod
         if answer is not None:
             if self.pod is pod:
