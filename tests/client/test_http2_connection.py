@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from left_over import left_to_a_collection
 
+from haru.client.exchange import Exchange
 from haru.client.http import tls_context
 from haru.client.http2_connection import BlockHeaders, Http2Connection, NotTakenError, status_of
-from haru.client.http_connections import Exchange
 from haru.client.transport import Request, RequestHead
 from haru.http2 import frames
 from haru.http2.headers import response_block

@@ -21,8 +21,9 @@ from left_over import left_to_a_collection
 
 from haru.client.api import ApiClient
 from haru.client.deadlines import Deadlines
+from haru.client.exchange import Exchange
 from haru.client.http import HttpTransport
-from haru.client.http_connections import Exchange, HttpConnection, HttpConnections
+from haru.client.http_connections import HttpConnection, HttpConnections
 from haru.client.transport import Request
 from haru.fair_loop import FairLoop
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from haru.client.http_connections import Exchange
+from haru.client.exchange import Exchange
 
 
 class Deadlines:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.client.deadlines import Deadlines
-from haru.client.http_connections import Exchange, HttpConnection, HttpConnections
+from haru.client.exchange import Exchange
+from haru.client.http_connections import HttpConnection, HttpConnections
 from haru.client.transport import Request, Response, Stream
 from haru.event_loop import imported
 from haru.http2.alpn import offer_protocols

@@ -13,7 +13,7 @@ import select
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from haru.client.http_connections import Exchange, Headers
+from haru.client.exchange import Exchange, Headers
 from haru.client.transport import Request, RequestHead
 from haru.event_loop import abort
 from haru.http2 import MAX_STREAMS, frames

@@ -6,8 +6,9 @@ import asyncio
 import ssl
 
 from haru.client.deadlines import Deadlines
+from haru.client.exchange import Exchange
 from haru.client.http2_connection import Http2Connection, NotTakenError
-from haru.client.http_connections import CONNECT_SECONDS, Exchange, HttpConnections
+from haru.client.http_connections import CONNECT_SECONDS, HttpConnections
 from haru.client.transport import Request, Response
 from haru.event_loop import cancelled
 
