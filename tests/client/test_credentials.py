@@ -1,13 +1,15 @@
+import asyncio
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_api import FakeApi
 
 from haru.client.api import ApiClient
 from haru.client.asgi import AsgiTransport
-from haru.client.credentials import BearerToken, CredentialError, Program, ProgramToken
+from haru.client.credentials import BearerToken, CredentialError, ExpiringToken, Program, ProgramToken
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 from haru.kube.names import format_time
@@ -72,6 +74,51 @@ async def test_exec_credential_is_renewed_once_after_401(tmp_path: Path):
     with pytest.raises(StatusError) as refused:
         await client.list(PODS)
     assert refused.value.code == 401
+
+
+class Revoked:
+    """A server that refuses the token `old`: of `late` requests once another one has come, of all others at once."""
+
+    def __init__(self, late: int) -> None:
+        self.late = late
+        self.renewed = asyncio.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        is_old = (b"authorization", b"Bearer old") in scope["headers"]
+        if not is_old:
+            self.renewed.set()
+        elif self.late:
+            self.late -= 1
+            await self.renewed.wait()
+        await send({"type": "http.response.start", "status": 401 if is_old else 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+
+class CountedToken(ExpiringToken):
+    asked = 0
+
+    async def ask(self) -> tuple[str, str]:
+        self.asked += 1
+        await asyncio.sleep(0)
+        return "old" if self.asked == 1 else "new", ""
+
+
+async def test_token_that_many_requests_had_refused_is_renewed_once_for_all():
+    token = CountedToken()
+    client = ApiClient(AsgiTransport(Revoked(late=3)), token=token)
+    statuses = await asyncio.gather(*(client.get(PODS, "a", "ns") for _ in range(8)))
+    assert (statuses, token.asked) == ([{}] * 8, 2)
+
+
+async def test_token_file_that_many_requests_had_refused_is_read_again_for_all(tmp_path: Path):
+    file = tmp_path / "token"
+    file.write_text("old")
+    token = BearerToken("", file)
+    await token.value()
+    file.write_text("new")
+    client = ApiClient(AsgiTransport(Revoked(late=3)), token=token)
+    assert await asyncio.gather(*(client.get(PODS, "a", "ns") for _ in range(8))) == [{}] * 8
+    assert token.number == 2
 
 
 TELLS_WHETHER_INTERACTIVE = """

@@ -20,11 +20,14 @@ MODES = (BATCH, BLOCKING, STRICT)
 class TokenSource(Protocol):
     """Where the token comes from that a webhook is shown."""
 
+    number: int
+    """How many tokens there have been, the present one included."""
+
     async def value(self) -> str:
         """The token to send now; an empty text sends none. Raises OSError."""
 
-    def refused(self) -> bool:
-        """The webhook did not take it: forget it."""
+    def refused(self, number: int) -> bool:
+        """The webhook did not take the token of this number: forget it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -354,9 +354,10 @@ class ApiClient(RequestSender):
         request = Request("GET", self._path(kind, namespace), query, self._headers(self._accept()), shared=shared)
         # A server that neither speaks nor ends is given up a while after it should have ended.
         deadline = asyncio.get_running_loop().time() + seconds + self._timeout
-        async with self._transport.stream(await self._authorized(request), self._timeout) as stream:
+        request, number = await self._authorized(request)
+        async with self._transport.stream(request, self._timeout) as stream:
             if stream.status != 200:
-                self._refused(stream.status)
+                self._refused(stream.status, number)
                 raise failure(Response(stream.status, stream.headers, await stream.read()), request)
             opened()
             if stream.events is not None:

@@ -35,11 +35,17 @@ Certificate = tuple[bytes, bytes]
 class TokenSource(Protocol):
     """Where the token comes from."""
 
+    number: int
+    """How many tokens there have been, the present one included."""
+
     async def value(self) -> str:
         """The token to send now; an empty text sends none."""
 
-    def refused(self) -> bool:
-        """The server did not take the token: forget it. Whether another one may be had."""
+    def refused(self, number: int) -> bool:
+        """The server did not take the token of this number: forget it. Whether another one may be had.
+
+        Of many requests that it was sent with, the first has it renewed; what is refused later is known by its number.
+        """
 
 
 class BearerToken:
@@ -50,6 +56,7 @@ class BearerToken:
         self._file = file
         self._monotonic = monotonic
         self._read_at: float | None = None
+        self.number = 0
 
     @classmethod
     def of(cls, token: str = "", file: Path | None = None) -> BearerToken | None:
@@ -66,13 +73,14 @@ class BearerToken:
                 if not self._token:
                     raise
             self._read_at = now
+            self.number += 1
         return self._token
 
-    def refused(self) -> bool:
+    def refused(self, number: int) -> bool:
         """Read the file again."""
-        again = self._file is not None and self._read_at is not None
-        self._read_at = None
-        return again
+        if number == self.number:
+            self._read_at = None
+        return self._file is not None
 
 
 class CredentialError(OSError):
@@ -104,6 +112,7 @@ class ExpiringToken(ABC):
         self._is_known = False
         """Whether somebody gave an answer that has not been refused; it may have no token."""
         self._expires: datetime | None = None
+        self.number = 0
         self._lock = asyncio.Lock()
 
     @abstractmethod
@@ -117,12 +126,14 @@ class ExpiringToken(ABC):
                 token, expires = await self.ask()
                 self._token, self._expires = token, parse_time(expires) if expires else None
                 self._is_known = True
+                self.number += 1
             return self._token
 
-    def refused(self) -> bool:
+    def refused(self, number: int) -> bool:
         """Ask for another one."""
-        again, self._is_known = self._is_known, False
-        return again
+        if number == self.number:
+            self._is_known = False
+        return True
 
 
 class ProgramToken(ExpiringToken):

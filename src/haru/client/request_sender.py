@@ -104,9 +104,10 @@ class RequestSender:
     async def stream_raw(self, path: str, query: Sequence[tuple[str, str]] = ()) -> AsyncGenerator[bytes, None]:
         """The chunks of a long answer (a pod's log, followed)."""
         request = Request("GET", path, query, self._headers("*/*"))
-        async with self._transport.stream(await self._authorized(request), self._timeout) as stream:
+        request, number = await self._authorized(request)
+        async with self._transport.stream(request, self._timeout) as stream:
             if stream.status >= 300:
-                self._refused(stream.status)
+                self._refused(stream.status, number)
                 raise failure(Response(stream.status, stream.headers, await stream.read()), request)
             async for chunk in stream.chunks:
                 yield chunk
@@ -129,19 +130,22 @@ class RequestSender:
         """What to ask for; unlike `get` and watches, lists of metadata have a name of their own."""
         return "application/json" + self._shape.format("List" if of_list else "")
 
-    async def _authorized(self, request: Request) -> Request:
-        token = await self._token.value() if self._token is not None else ""
+    async def _authorized(self, request: Request) -> tuple[Request, int]:
+        """The request with a token, and the number of this token."""
+        if self._token is None:
+            return request, 0
+        token, number = await self._token.value(), self._token.number
         if not token:
-            return request
+            return request, number
         if isinstance(request.headers, RequestHead):
             request.headers = request.headers.authorized(token)
         else:
             request.headers = {**request.headers, "authorization": f"Bearer {token}"}
-        return request
+        return request, number
 
-    def _refused(self, status: int) -> bool:
-        """After a 401: whether another token may be had."""
-        return status == 401 and self._token is not None and self._token.refused()
+    def _refused(self, status: int, number: int) -> bool:
+        """After a 401 for the token of this number: whether another one may be had."""
+        return status == 401 and self._token is not None and self._token.refused(number)
 
     async def _json(
         self,
@@ -171,7 +175,8 @@ class RequestSender:
     async def _send(self, request: Request, timeout: float) -> Response:
         for attempt in range(1, self._attempts + 1):
             try:
-                response = await self._transport.send(await self._authorized(request), timeout)
+                request, number = await self._authorized(request)
+                response = await self._transport.send(request, timeout)
             except TimeoutError:
                 raise TimeoutError(f"{request.method} {request.path}: no answer within {timeout:g} s") from None
             except CredentialError:
@@ -181,7 +186,7 @@ class RequestSender:
                     raise
                 delay = 0.1 * 2**attempt
             else:
-                if attempt == 1 and self._refused(response.status) and attempt < self._attempts:
+                if attempt == 1 and self._refused(response.status, number) and attempt < self._attempts:
                     continue
                 pause = retry_after(request, response)
                 if pause is None or attempt == self._attempts:

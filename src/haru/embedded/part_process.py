@@ -238,6 +238,7 @@ class _AskedToken:
         self._channel = channel
         self._whose = kind, name
         self._token = ""
+        self.number = 1
         self._is_told: asyncio.Event | None = None
 
     def told(self, token: str) -> None:
@@ -255,7 +256,7 @@ class _AskedToken:
             await self._is_told.wait()
         return self._token
 
-    def refused(self) -> bool:
+    def refused(self, _number: int) -> bool:
         """There is no other one."""
         return False
 

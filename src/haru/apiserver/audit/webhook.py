@@ -240,9 +240,10 @@ class AuditWebhook:
         target = self._target
         if self._session is None:
             raise _Failed("the server is stopping")
-        headers = dict(_HEADERS)
-        if target.token is not None and (token := await target.token.value()):
-            headers["Authorization"] = f"Bearer {token}"
+        headers, number = dict(_HEADERS), 0
+        if target.token is not None:
+            token, number = await target.token.value(), target.token.number
+            headers |= {"Authorization": f"Bearer {token}"} if token else {}
         async with self._session.post(
             target.url,
             data=body,
@@ -255,7 +256,7 @@ class AuditWebhook:
             said = await answer.content.read(_TOLD_BYTES)
             if not 200 <= answer.status < 300:
                 if answer.status == 401 and target.token is not None:
-                    target.token.refused()
+                    target.token.refused(number)
                 text = said.decode("utf-8", "replace").strip()
                 raise _Failed(f"the server answered with status {answer.status}{': ' if text else ''}{text}")
             left = _ANSWER_BYTES
