@@ -17,7 +17,8 @@ HEAD = """\
 
 Results go to stdout, messages to stderr. Commands that read a cluster look for it in this order: `--kubeconfig`; the
 environment variable `KUBECONFIG` (several files, merged); the `haru up` that runs with this user's default data
-directory; `~/.kube/config`. Flags cannot be abbreviated.
+directory; `~/.kube/config`. `--as`, `--as-uid` and `--as-group` mean what they mean to kubectl; so do `HTTPS_PROXY`,
+`HTTP_PROXY` and `NO_PROXY`, with `proxy-url` of the kubeconfig before them. Flags cannot be abbreviated.
 
 | exit status | meaning |
 | --- | --- |

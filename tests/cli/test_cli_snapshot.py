@@ -184,7 +184,7 @@ async def test_data_directory_without_server_is_saved_and_restored(
         (("restore", "absent", "--data-dir", "d"), "absent: no such file"),
         (("restore", "text", "--data-dir", "d"), "text is no snapshot of haru's"),
         (("restore", "text", "--data-dir", "text"), "text: File exists"),
-        (("restore", "text", "--data-dir", "d", "--kubeconfig", "k"), "--kubeconfig and --context: only for save"),
+        (("restore", "text", "--data-dir", "d", "--kubeconfig", "k"), "--kubeconfig: only for save"),
         (("save", "new", "--data-dir", "."), "holds no state.db: name the data directory of a haru up"),
         (("save", "new", "--data-dir", ".", "--kubeconfig", "k"), "--data-dir and --kubeconfig: name one of them"),
         (("save", "new", "--bump-revision", "1"), "--bump-revision: only for restore"),

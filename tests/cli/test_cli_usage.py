@@ -35,6 +35,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "kubeconfig").write_text(
         "apiVersion: v1\nkind: Config\nclusters: []\ncontexts: []\nusers: []\ncurrent-context: ''\n"
     )
+    (tmp_path / "whole").write_text(
+        "clusters: [{name: a, cluster: {server: 'https://h'}}]\n"
+        "contexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n"
+    )
     head = "apiVersion: haru.dev/v1alpha1\nkind: UpConfiguration\n"
     (tmp_path / "field.yaml").write_text(head + "profile: cpu:1\n")
     (tmp_path / "both.yaml").write_text(head + "ephemeral: true\ndataDir: /tmp/x\n")
@@ -75,6 +79,7 @@ CASES: list[tuple[list[str], list[str]]] = [
     (["explain", "pod/a"], ["no cluster found", "haru up", "--kubeconfig"]),
     (["explain", "pod/a", "--kubeconfig", NOWHERE], ["--kubeconfig", NOWHERE, "no such file"]),
     (["explain", "pod/a", "--kubeconfig", "kubeconfig"], ["kubeconfig", "context"]),
+    (["explain", "pod/a", "--kubeconfig", "whole", "--as-group", "g"], ["--as-uid and --as-group need --as"]),
     (["explain", "pod/a", "--kubeconfig", "kubeconfig", "--context", "lab"], ["kubeconfig", "lab"]),
     (["explain", "pod/a", "--kubeconfig", "broken.yaml"], ["broken.yaml", "line"]),
     (["explain", "pod/a", "-f", NOWHERE], [NOWHERE, "No such file"]),
@@ -90,6 +95,7 @@ CASES: list[tuple[list[str], list[str]]] = [
         ["explain", "pod/a", "-f", "node", "--kubeconfig", "kubeconfig"],
         ["-f and --kubeconfig", "leave one of them out"],
     ),
+    (["whatif", "-f", "node", "--as", "me"], ["-f and --as ", "leave one of them out"]),
     (["whatif", "-f", "node", "--context", "lab"], ["-f and --context", "leave one of them out"]),
     (["explain", "pod/a", "--kubeconfig", "latin.yml"], ["latin.yml: this is no UTF-8 text"]),
     (["explain", "pod/a", "--kubeconfig", "."], [".: Is a directory"]),

@@ -9,7 +9,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from haru.client.api import ApiClient
 from haru.client.http import tls_context
+from haru.client.impersonation import Impersonation
 from haru.client.kubeconfig import KubeconfigError, in_cluster, kubeconfig_paths, load_kubeconfig
+from haru.client.transport import Request
 
 
 def encoded(text: str) -> str:
@@ -94,11 +96,17 @@ def test_first_of_several_kubeconfigs_wins_per_entry(tmp_path: Path):
             r"exec.apiVersion: '.*/v1alpha1' is not supported; use client.authentication.k8s.io/v1 or ",
         ),
         (config(user="exec: {command: x, env: [{value: v}]}"), None, "exec.env: every variable needs a name"),
-        (config(user="token: t\n    as-groups: [a]"), None, r"as-groups: to act as another user is not su"),
         (
-            config(cluster="server: https://x\n    proxy-url: socks5://p"),
+            config(user="token: t\n    as-groups: [a]"),
             None,
-            "proxy-url: 'socks5://p' is not ",
+            r"users\[dev\].user: as-uid, as-groups .* need as: the user",
+        ),
+        (config(user="as: a\n    as-groups: b"), None, r"as-groups: a list of texts is needed"),
+        (config(user="as: a\n    as-user-extra: {k: v}"), None, r"as-user-extra: a list of texts is needed for each"),
+        (
+            config(cluster="server: https://x\n    proxy-url: ftp://p"),
+            None,
+            "proxy-url: 'ftp://p' is not an http://, https:// or socks5:// URL",
         ),
         (config(user="auth-provider: {name: gcp}"), None, "this way to log in is not supported; use exec, token"),
         (
@@ -118,6 +126,23 @@ def test_kubeconfig_error_names_place_and_fix(tmp_path: Path, text, context, mes
     path.write_text(text)
     with pytest.raises(KubeconfigError, match=message):
         load_kubeconfig(path, context)
+
+
+def test_user_to_act_as_is_read_from_kubeconfig(tmp_path: Path):
+    path = tmp_path / "config"
+    path.write_text(config(user="{token: t, as: jane, as-uid: u-1, as-groups: [a, b], as-user-extra: {k/x: [v, w]}}"))
+    assert load_kubeconfig(path).impersonated == Impersonation("jane", "u-1", ("a", "b"), {"k/x": ("v", "w")})
+    path.write_text(config())
+    assert load_kubeconfig(path).impersonated is None
+
+
+@pytest.mark.parametrize("disabled", [True, False])
+def test_compressed_answers_are_asked_for_unless_disabled(tmp_path: Path, disabled):
+    path = tmp_path / "config"
+    path.write_text(config(cluster=f"{{server: 'https://x', disable-compression: {str(disabled).lower()}}}"))
+    client = ApiClient.from_kubeconfig(path)
+    sent = client._transport._connections.encoded(Request("GET", "/api"))
+    assert (b"accept-encoding: gzip" in sent) is not disabled
 
 
 def test_missing_single_kubeconfig_is_an_error(tmp_path: Path):

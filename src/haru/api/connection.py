@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 
 from haru.client.api import ApiClient
+from haru.client.impersonation import Impersonation
 from haru.client.kubeconfig import KubeconfigError, in_cluster, load_kubeconfig
 from haru.embedded.data_directory import default_data_dir
 from haru.embedded.errors import OptionError
@@ -46,17 +48,27 @@ def connect(
     where: str = "kubeconfig",
     *,
     multiplexed: bool = False,
+    acting_as: Impersonation | None = None,
 ) -> ApiClient:
-    """A client for a cluster, for bursts of writes if it is `multiplexed`; raises ClusterError if it cannot be made."""
+    """A client for a cluster, for bursts of writes if it is `multiplexed`; raises ClusterError if it cannot be made.
+
+    What `acting_as` says goes before what the kubeconfig says of whom to act as.
+    """
+    pod, paths = None, list[Path]()
     try:
         paths = find_kubeconfig(kubeconfig, where)
     except ClusterError:
         pod = in_cluster() if kubeconfig is None else None
         if pod is None:
             raise
-        return ApiClient.from_config(pod, user_agent=user_agent, multiplexed=multiplexed)
+    acting_as = acting_as or Impersonation()
     try:
-        return ApiClient.from_kubeconfig(paths, context, user_agent=user_agent, multiplexed=multiplexed)
+        config = pod or load_kubeconfig(paths, context)
+        identity = acting_as.over(config.impersonated or Impersonation())
+        if identity and not identity.user:
+            raise KubeconfigError("--as-uid and --as-group need --as: the user to act as")
+        config = replace(config, impersonated=identity or None)
+        return ApiClient.from_config(config, user_agent=user_agent, multiplexed=multiplexed)
     except KubeconfigError as error:
         raise ClusterError(f"{_flag(where)}{error}") from error
     except (OSError, ValueError, LookupError) as error:

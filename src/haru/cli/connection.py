@@ -16,9 +16,22 @@ if TYPE_CHECKING:
 
 
 def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags `--kubeconfig` and `--context`."""
+    """The flags by which kubectl finds a cluster, too: `--kubeconfig`, `--context`, and those of whom to act as."""
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="kubeconfig of the cluster")
     parser.add_argument("--context", metavar="NAME", help="kubeconfig context")
+    parser.add_argument("--as", dest="as_user", metavar="USER", help="act as this user")
+    parser.add_argument("--as-uid", metavar="UID", help="act as a user with this UID")
+    parser.add_argument(
+        "--as-group", action="append", metavar="GROUP", help="act as a member of this group; may be given again"
+    )
+
+
+def connection_words(options: argparse.Namespace) -> list[str]:
+    """The flags of `add_connection_arguments` that were given, as they can be given again."""
+    pairs = (("--context", options.context), ("--kubeconfig", options.kubeconfig))
+    acting = (("--as", options.as_user), ("--as-uid", options.as_uid))
+    groups = (("--as-group", group) for group in options.as_group or ())
+    return [word for flag, value in (*pairs, *acting, *groups) if value for word in (flag, str(value))]
 
 
 def add_manifest_argument(parser: argparse.ArgumentParser, told: str, *, several: bool = True) -> None:
@@ -67,8 +80,13 @@ def connect(options: argparse.Namespace, user_agent: str, *, multiplexed: bool =
     Raises ClusterError if it cannot be made.
     """
     from haru.api import connection
+    from haru.client.impersonation import Impersonation
 
-    return connection.connect(options.kubeconfig, options.context, user_agent, "--kubeconfig", multiplexed=multiplexed)
+    acting_as = Impersonation(options.as_user or "", options.as_uid or "", tuple(options.as_group or ()))
+    where = "--kubeconfig"
+    return connection.connect(
+        options.kubeconfig, options.context, user_agent, where, multiplexed=multiplexed, acting_as=acting_as
+    )
 
 
 def connect_to(kubeconfig: Path, user_agent: str, flag: str) -> ApiClient:

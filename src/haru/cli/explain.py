@@ -27,6 +27,7 @@ from haru.cli.connection import (
     add_connection_arguments,
     add_manifest_argument,
     connect,
+    connection_words,
     told_as_usage,
     words_behind_files,
 )
@@ -138,9 +139,7 @@ def _command(options: argparse.Namespace, about: str) -> str:
 
 def _source(options: argparse.Namespace) -> list[str]:
     """The flags that say which cluster or which manifests are asked about."""
-    given = (("--context", options.context), ("--kubeconfig", options.kubeconfig))
-    words = [word for flag, value in given if value for word in (flag, str(value))]
-    return [*words, *(word for name in options.filename or () for word in ("-f", name))]
+    return [*connection_words(options), *(word for name in options.filename or () for word in ("-f", name))]
 
 
 def _show(

@@ -13,7 +13,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from haru.cli.connection import add_connection_arguments, connect, told_as_usage
+from haru.cli.connection import add_connection_arguments, connect, connection_words, told_as_usage
 from haru.cli.main import UsageError
 from haru.cli.number_flags import number
 
@@ -116,8 +116,8 @@ def _restore(options: argparse.Namespace) -> int:
     directory: Path | None = options.data_dir
     if directory is None:
         raise UsageError("restore needs --data-dir: the directory to make")
-    if options.kubeconfig is not None or options.context is not None:
-        raise UsageError("--kubeconfig and --context: only for save")
+    if words := connection_words(options):
+        raise UsageError(f"{words[0]}: only for save")
     if not options.file.is_file():
         raise UsageError(f"{options.file}: no such file")
     bump = snapshots.BUMP if options.bump_revision is None else options.bump_revision

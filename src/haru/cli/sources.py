@@ -46,9 +46,10 @@ def snapshot_of(
     gates = getattr(options, "feature_gates", "")
     file_gates(gates)
     if options.filename:
-        for flag in ("data_dir", "kubeconfig", "context"):
+        for flag in ("data_dir", "kubeconfig", "context", "as_user", "as_uid", "as_group"):
             if getattr(options, flag, None):
-                raise UsageError(f"-f and --{flag.replace('_', '-')} both name the cluster: leave one of them out")
+                name = flag.replace("_", "-").removesuffix("-user")
+                raise UsageError(f"-f and --{name} both name the cluster: leave one of them out")
         with working("reading the manifests"):
             return Snapshot.read(*options.filename, namespace=namespace or "default", feature_gates=gates)
     import asyncio

@@ -8,6 +8,7 @@ Source: Kubernetes API concepts.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -22,7 +23,9 @@ import orjson
 from haru.client.asgi import AsgiApp, AsgiTransport
 from haru.client.credentials import BearerToken, Certificate, ProgramToken, TokenSource
 from haru.client.http import HttpTransport, tls_context
+from haru.client.impersonation import Impersonation
 from haru.client.kubeconfig import ClusterConfig, in_cluster, load_kubeconfig
+from haru.client.proxies import proxy_to
 from haru.client.request_sender import TIMEOUT_SECONDS, RequestSender
 from haru.client.server_version import AS_WRITTEN
 from haru.client.transforms import SharedObjects, without_managed_fields
@@ -78,12 +81,14 @@ class ApiClient(RequestSender):
         rng: random.Random | None = None,
         sleep: Callable[[float], Any] = asyncio.sleep,
         shared: SharedObjects | None = None,
+        impersonated: Impersonation | None = None,
     ) -> None:
         """`shared`: nobody changes the objects that come back; others in this process who share it may have them, too.
 
         It does not concern lists; of watches each says so itself.
         """
-        super().__init__(transport, token, user_agent, timeout, rng or random.Random(), sleep, shared=shared)
+        rng = rng or random.Random()
+        super().__init__(transport, token, user_agent, timeout, rng, sleep, shared=shared, impersonated=impersonated)
         self.authority = authority
         """The certificates, as PEM, by which the server is known; empty: by those that the machine trusts."""
         self.namespace = namespace
@@ -160,14 +165,16 @@ class ApiClient(RequestSender):
             config.server,
             tls=tls,
             server_hostname=config.tls_server_name,
-            proxy=config.proxy,
+            proxy=proxy_to(config.server, config.proxy, os.environ),
             multiplexing=multiplexing,
+            compression=config.compression,
         )
         token: TokenSource | None = BearerToken.of(config.token, config.token_file)
         if token is None and cert is None and config.program is not None:
             token = ProgramToken(config.program, present=present)
         options.setdefault("namespace", config.namespace)
         options.setdefault("authority", config.ca_pem or b"")
+        options.setdefault("impersonated", config.impersonated)
         return cls(transport, token=token, user_agent=user_agent, server=config.server, **options)
 
     # -- verbs --------------------------------------------------------------------------------------------------------

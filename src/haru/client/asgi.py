@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from haru.client.transport import Request, Response, Stream, WatchEvent
+from haru.client.transport import Request, Response, Stream, WatchEvent, header_lines
 from haru.event_loop import SharedTimeout
 from haru.serving import ANSWER, ENCODED_HERE, EVENTS, OBJECT
 
@@ -180,7 +180,7 @@ def _encoded(name: str, value: str) -> tuple[bytes, bytes]:
 
 
 def _scope(request: Request) -> dict[str, Any]:
-    headers = [_encoded(name, value) for name, value in request.headers.items()]
+    headers = [_encoded(name, value) for name, value in header_lines(request.headers)]
     headers.append((b"host", b"haru.local"))
     if request.body:
         headers.append((b"content-length", str(len(request.body)).encode()))

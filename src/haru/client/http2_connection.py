@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from haru.client.exchange import Exchange, Headers
-from haru.client.transport import Request, RequestHead
+from haru.client.transport import HeaderValue, Request, RequestHead, header_lines
 from haru.event_loop import abort
 from haru.http2 import MAX_STREAMS, frames
 from haru.http2.alpn import HTTP2
@@ -357,12 +357,9 @@ _RECEIVERS: Final[Mapping[int, Callable[[Http2Connection, int, int, bytes], None
 }
 
 
-def _encoded(headers: Mapping[str, str]) -> bytes:
-    """Headers as they are sent. Raises ValueError for one of several lines."""
-    for name, value in headers.items():
-        if "\n" in value or "\r" in value:
-            raise ValueError(f"the header {name} has several lines")
-    fields = ((name_of(name.encode("ascii")), value.encode("latin-1")) for name, value in headers.items())
+def _encoded(headers: Mapping[str, HeaderValue]) -> bytes:
+    """Headers as they are sent. Raises ValueError for a value of several lines."""
+    fields = ((name_of(name.encode("ascii")), value.encode("latin-1")) for name, value in header_lines(headers))
     return b"".join([literal(beginning, value) for beginning, value in fields if beginning])
 
 

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
 from haru.client.exchange import Exchange, Headers
-from haru.client.transport import Request, RequestHead
+from haru.client.proxies import Proxy
+from haru.client.transport import HeaderValue, Request, RequestHead, header_lines
+from haru.client.tunnel import connect_through
 from haru.event_loop import abort
-from haru.tls import ResumingContext
+from haru.tls import ResumingContext, client_context
 
 if TYPE_CHECKING:
     import httptools
@@ -192,12 +194,9 @@ class HttpConnection(asyncio.Protocol):
         exchange.finish()
 
 
-def _encoded(headers: Mapping[str, str]) -> str:
-    """Headers as they are sent. Raises ValueError for one of several lines."""
-    for name, value in headers.items():
-        if "\n" in value or "\r" in value:
-            raise ValueError(f"the header {name} has several lines")
-    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+def _encoded(headers: Mapping[str, HeaderValue]) -> str:
+    """Headers as they are sent. Raises ValueError for a value of several lines."""
+    return "".join([f"{name}: {value}\r\n" for name, value in header_lines(headers)])
 
 
 class HttpConnections:
@@ -209,6 +208,9 @@ class HttpConnections:
         tls: ssl.SSLContext | None = None,
         server_hostname: str = "",
         unix_socket: Path | None = None,
+        proxy: Proxy | None = None,
+        *,
+        compression: bool = True,
     ) -> None:
         """`unix_socket`: the server listens there, and not at the host of the URL."""
         self._address = socket_address(unix_socket) if unix_socket is not None else ""
@@ -221,7 +223,13 @@ class HttpConnections:
         """What the path of each request begins with."""
         self.authority = parts.netloc.rpartition("@")[2]
         """Host and port as the URL has them."""
-        self._head = f" HTTP/1.1\r\nhost: {self.authority}\r\n"
+        self._proxy = proxy
+        self._is_forwarded = proxy is not None and not secure and not proxy.is_socks
+        """Whether the proxy is sent the requests themselves, and passes them on."""
+        self._target_prefix = f"http://{self.authority}{self.prefix}" if self._is_forwarded else self.prefix
+        authorization = proxy.authorization() if proxy is not None and self._is_forwarded else ""
+        self._head = f" HTTP/1.1\r\nhost: {self.authority}\r\n{authorization}"
+        self._compression = compression and unix_socket is None  # to compress costs more than to copy
         self._free: list[HttpConnection] = []
         self._used: set[HttpConnection] = set()
 
@@ -232,11 +240,11 @@ class HttpConnections:
             headers = _encoded(head)
         elif not (headers := head.text):
             headers = head.text = _encoded(head)
-        if method == "GET" and not self._address:  # to compress costs more than to copy
+        if method == "GET" and self._compression:
             headers += "accept-encoding: gzip\r\n"
         if body or method not in ("GET", "DELETE"):
             headers += f"content-length: {len(body)}\r\n"
-        return f"{method} {self.prefix}{request.target()}{self._head}{headers}\r\n".encode("latin-1") + body
+        return f"{method} {self._target_prefix}{request.target()}{self._head}{headers}\r\n".encode("latin-1") + body
 
     def take_free(self, now: float) -> HttpConnection | None:
         """Return a connection without an exchange, the one last given back; None if there is none.
@@ -302,6 +310,10 @@ class HttpConnections:
                 if self._address:
                     return (await loop.create_unix_connection(make, self._address))[1]
                 name = self._server_hostname
+                if self._proxy is not None:
+                    server = None if self._is_forwarded else (self._host, self._port)
+                    secured = client_context() if tls is True else tls or None
+                    return await connect_through(self._proxy, make, server, secured, name)
                 return (await loop.create_connection(make, self._host, self._port, ssl=tls, server_hostname=name))[1]
         except TimeoutError:
             raise ConnectionError(f"{self._host}:{self._port}: no connection in {seconds:g} s") from None

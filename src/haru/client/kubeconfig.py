@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from haru.client.credentials import InteractiveMode, Program
+from haru.client.impersonation import Impersonation
+from haru.client.proxies import Proxy
 from haru.files import text_of
 from haru.kube import yaml
 
@@ -36,6 +38,8 @@ class ClusterConfig:
     insecure: bool = False
     tls_server_name: str = ""
     proxy: str = ""
+    compression: bool = True
+    impersonated: Impersonation | None = None
     token: str = ""
     token_file: Path | None = None
     program: Program | None = None
@@ -59,6 +63,12 @@ class _Entry:
         if not isinstance(value, str):
             raise KubeconfigError(f"{self.where}.{key}: a text is needed, not {value!r}")
         return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        values = self.body.get(key) or ()
+        if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
+            raise KubeconfigError(f"{self.where}.{key}: a list of texts is needed")
+        return tuple(values)
 
     def content(self, key: str) -> bytes | None:
         """What `<key>-data` carries in base64, else the content of the file that `<key>` names."""
@@ -162,12 +172,11 @@ def _resolve(merged: _Merged, context: str | None, files: Iterable[Path]) -> Clu
         if user.body.get(key):
             remedy = "use exec, token, tokenFile or a client certificate"
             raise KubeconfigError(f"{user.where}.{key}: this way to log in is not supported; {remedy}")
-    for key in ("as", "as-uid", "as-groups", "as-user-extra"):
-        if user.body.get(key):
-            remedy = "use the credentials of that user, or a token of a ServiceAccount"
-            raise KubeconfigError(f"{user.where}.{key}: to act as another user is not supported; {remedy}")
-    if (proxy := cluster.text("proxy-url")) and not proxy.startswith(("http://", "https://")):
-        raise KubeconfigError(f"{cluster.where}.proxy-url: {proxy!r} is not an http:// or https:// URL")
+    proxy = cluster.text("proxy-url")
+    try:
+        _ = Proxy.of(proxy) if proxy else None
+    except ValueError as error:
+        raise KubeconfigError(f"{cluster.where}.proxy-url: {error}") from None
     cert, key_pem = user.content("client-certificate"), user.content("client-key")
     if (cert is None) != (key_pem is None):
         raise KubeconfigError(f"{user.where}: client-certificate and client-key must be given together")
@@ -178,6 +187,8 @@ def _resolve(merged: _Merged, context: str | None, files: Iterable[Path]) -> Clu
         insecure=bool(cluster.body.get("insecure-skip-tls-verify")),
         tls_server_name=cluster.text("tls-server-name"),
         proxy=proxy,
+        compression=not cluster.body.get("disable-compression"),
+        impersonated=_impersonated(user),
         token=user.text("token"),
         token_file=user.path("tokenFile"),
         program=_program(user, cluster),
@@ -186,6 +197,21 @@ def _resolve(merged: _Merged, context: str | None, files: Iterable[Path]) -> Clu
         context=name,
         data_dir=_data_dir(cluster),
     )
+
+
+def _impersonated(user: _Entry) -> Impersonation | None:
+    extra = user.body.get("as-user-extra") or {}
+    if not isinstance(extra, dict) or not all(isinstance(values, list) for values in extra.values()):
+        raise KubeconfigError(f"{user.where}.as-user-extra: a list of texts is needed for each key")
+    found = Impersonation(
+        user.text("as"),
+        user.text("as-uid"),
+        user.texts("as-groups"),
+        {str(key): tuple(map(str, values)) for key, values in extra.items()},
+    )
+    if found and not found.user:
+        raise KubeconfigError(f"{user.where}: as-uid, as-groups and as-user-extra need as: the user to act as")
+    return found or None
 
 
 def _data_dir(cluster: _Entry) -> Path | None:

@@ -14,8 +14,9 @@ from typing import Any, Final, Self
 import orjson
 
 from haru.client.credentials import CredentialError, TokenSource
+from haru.client.impersonation import Impersonation
 from haru.client.transforms import SharedObjects, without_managed_fields
-from haru.client.transport import Request, RequestHead, Response, Transport, failure, retry_after
+from haru.client.transport import HeaderValue, Request, RequestHead, Response, Transport, failure, retry_after
 from haru.kube.meta import Obj
 
 TIMEOUT_SECONDS: Final = 30.0
@@ -39,6 +40,7 @@ class RequestSender:
         sleep: Callable[[float], Any],
         *,
         shared: SharedObjects | None,
+        impersonated: Impersonation | None,
     ) -> None:
         self._transport = transport
         self._token = token
@@ -49,6 +51,7 @@ class RequestSender:
         self.shared = shared
         self._shape = ""
         self._is_lean = False
+        self._identity = impersonated.headers() if impersonated is not None else {}
         self._heads: dict[tuple[str, str, bool, str], RequestHead] = {}
         self.user_agent = user_agent
 
@@ -78,6 +81,8 @@ class RequestSender:
         """A view of this client as another user, over the same connections."""
         view = copy.copy(self)
         view._token = token
+        if self._identity:
+            view._identity, view._heads = {}, {}
         return view
 
     def hasty(self, timeout: float) -> Self:
@@ -112,8 +117,8 @@ class RequestSender:
             async for chunk in stream.chunks:
                 yield chunk
 
-    def _headers(self, accept: str) -> dict[str, str]:
-        return {"accept": accept, "user-agent": self.user_agent}
+    def _headers(self, accept: str) -> dict[str, HeaderValue]:
+        return {"accept": accept, "user-agent": self.user_agent, **self._identity}
 
     def _head(self, of_list: bool, content_type: str) -> RequestHead:
         """The headers of a request for objects, which are the same for all of a sort."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -24,14 +24,25 @@ T = TypeVar("T")
 _PLAIN = re.compile(r"[A-Za-z0-9/._~-]*").fullmatch
 WatchEvent = tuple[str, Obj]
 """A type and an object."""
+HeaderValue = str | tuple[str, ...]
+"""What a header says, or each line of one that stands in several."""
 
 
-class RequestHead(dict[str, str]):
+def header_lines(headers: Mapping[str, HeaderValue]) -> Iterator[tuple[str, str]]:
+    """Name and value of each line. Raises ValueError for a value that is several lines."""
+    for name, value in headers.items():
+        for text in (value,) if isinstance(value, str) else value:
+            if "\n" in text or "\r" in text:
+                raise ValueError(f"the header {name} has several lines")
+            yield name, text
+
+
+class RequestHead(dict[str, HeaderValue]):
     """Headers that many requests have alike; nobody changes them, so what is made of them is made once."""
 
     __slots__ = ("_authorized", "fields", "text")
 
-    def __init__(self, headers: Mapping[str, str]) -> None:
+    def __init__(self, headers: Mapping[str, HeaderValue]) -> None:
         super().__init__(headers)
         self.text = ""
         """The headers as HTTP/1.1 sends them, once they were."""
@@ -55,7 +66,7 @@ class Request:
     method: str
     path: str
     query: Sequence[tuple[str, str]] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, HeaderValue] = field(default_factory=dict)
     body: bytes = b""
     shared: bool = False
     """Its answer's objects may be shared with others in the process, who must not see them change."""

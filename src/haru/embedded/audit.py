@@ -78,6 +78,9 @@ def _target(path: Path) -> WebhookTarget:
         raise OptionError(f"{flag}: {error}") from None
     except (ssl.SSLError, UnicodeDecodeError, OSError) as error:
         raise OptionError(f"{flag}: {path}: certificates can not be used: {error}") from None
+    if config.impersonated is not None or config.proxy.startswith("socks"):
+        what = "to act as another user (as)" if config.impersonated is not None else "a SOCKS proxy (proxy-url)"
+        raise OptionError(f"{flag}: {path}: {what} is not supported here")
     target = WebhookTarget(config.server, tls, config.tls_server_name, config.proxy)
     target.token = BearerToken.of(config.token, config.token_file)
     if config.program is not None and target.token is None and certificate is None:
