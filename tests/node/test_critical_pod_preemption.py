@@ -39,6 +39,10 @@ class Worker:
         self.uid, self.pod, self.evictable = pod["metadata"]["uid"], pod, pod
         self.evicted: list[tuple[str, str, float, str]] = []
         self.waits: tuple[list[str], float] | None = None
+        self.rejected: tuple[str, str] | None = None
+
+    def reject(self, reason: str, message: str) -> None:
+        self.rejected = reason, message
 
     def evict(self, *why: Any) -> bool:
         self.evicted.append(why)
@@ -63,6 +67,7 @@ class World:
                 allocatable={"cpu": "4", "memory": "1Gi", "pods": "110"},
                 allocations=Allocations(),
                 machine=SimpleNamespace(has_apparmor=False),
+                recorder=SimpleNamespace(event=lambda *said: None),
             ),
         )
         self.agent._nodes = cast(Any, SimpleNamespace(get=lambda name: {"metadata": {"name": name}}))
@@ -74,7 +79,8 @@ class World:
 
     def refusal(self, pod: Obj) -> tuple[str, str] | None:
         worker = self.workers[pod["metadata"]["uid"]] = Worker(pod)
-        return self.agent._problem(pod, cast(PodWorker, worker))
+        self.agent._admit(cast(Any, self.agent.context), pod, cast(PodWorker, worker))
+        return worker.rejected
 
     def _event(self, about: Obj, type: str, reason: str, message: str, annotations: Any) -> None:
         self.events.append((about["metadata"]["name"], reason, message))

@@ -71,6 +71,13 @@ async def test_node_declares_the_features_of_its_gates_and_refuses_pods_that_nee
             assert pod["status"].get("reason") == (None if declared else "PodFeatureUnsupported")
 
 
+async def test_pod_that_wants_its_groups_alone_runs() -> None:
+    stage = Stage("cpu:1")
+    async with stage.running():
+        await stage.pod("p", node="cpu-0", securityContext={"supplementalGroupsPolicy": "Strict"})
+        await stage.phase("p", "Running")
+
+
 async def test_failed_registration_is_retried() -> None:
     stage = Stage("cpu:1")
     stage.client.fail("create", "nodes", ConnectionError("not yet"))

@@ -6,10 +6,10 @@ A pod that has changed is noted, and counted anew when somebody asks next.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from haru.kube.meta import Obj, uid_of
-from haru.kube.node_admission import has_host_ports, requested_amounts
+from haru.kube.node_admission import Shortage, has_host_ports, requested_amounts, shortages
 
 Holder = Callable[[str], Obj | None]
 """By key: the pod with what it was allocated; None if it takes nothing of the node (any more)."""
@@ -45,13 +45,11 @@ class NodeUsage:
                 self._ports[uid] = pod
         self._changed.clear()
 
-    def pods_beside(self, uid: str) -> int:
-        """How many pods other than this one there are."""
-        return len(self._amounts) - (uid in self._amounts)
-
-    def used_beside(self, uid: str, resource: str) -> int:
-        """How much other pods than this one take of a resource, in thousandths."""
-        return self._totals[resource] - self._amounts.get(uid, {}).get(resource, 0)
+    def shortages(self, pod: Obj, allocatable: Mapping[str, int]) -> Iterator[Shortage]:
+        """What there is too little of for a pod beside the others; amounts in thousandths."""
+        own = self._amounts.get(uid_of(pod))
+        others = len(self._amounts) - (own is not None)
+        return shortages(pod, others, lambda name: self._totals[name] - (own or {}).get(name, 0), allocatable)
 
     def ports_beside(self, uid: str) -> Collection[Obj]:
         """The other pods that have ports of the node."""

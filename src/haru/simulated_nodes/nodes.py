@@ -149,7 +149,7 @@ class NodeKeeper:
         status = stored.get("status") or {}
         now = format_time(self._clock())
         wanted = node_status(profile, name, internal_ip=node.internal_ip, now=now, features=self._features)
-        compared = ("capacity", "allocatable", "daemonEndpoints", "declaredFeatures")
+        compared = ("capacity", "allocatable", "daemonEndpoints", "declaredFeatures", "features")
         same = all((status.get(field) or []) == wanted[field] for field in compared)
         if not same or not all(_agrees(stored, condition) for condition in wanted["conditions"]):
             wanted["conditions"] = [_observed(stored, condition) for condition in wanted["conditions"]]

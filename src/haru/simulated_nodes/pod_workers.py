@@ -7,9 +7,8 @@ statuses say when they end, and what runs is not started again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Final
 
 from haru.client.api import ApiClient
@@ -21,19 +20,22 @@ from haru.kube import pod_resize as resize
 from haru.kube.container_scripts import Script
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
+from haru.kube.kubelet_admission import KubeletView, admission
 from haru.kube.meta import Obj, get_condition, is_being_deleted, key_of, name_of, namespace_of, uid_of
 from haru.kube.names import format_time
-from haru.kube.node_admission import os_problem, placement_problem, shortages, sysctl_problem
-from haru.kube.node_features import features_problem
+from haru.kube.node_admission import Shortage
+from haru.kube.node_preemption import MESSAGE, PREEMPTING
 from haru.kube.pod_claims import FAILED_PREPARE, NotPrepared, check_claim, claim_keys, pod_claims
 from haru.kube.simulated_files import PodSources, volume_problem
 from haru.simulated_nodes import containers
 from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes.addresses import PodAddresses
 from haru.simulated_nodes.claims import PreparedClaims, preparation_problem
+from haru.simulated_nodes.deferred_resizes import DeferredResizes
 from haru.simulated_nodes.events import PodEvents
 from haru.simulated_nodes.nodes import SimulatedNode
 from haru.simulated_nodes.pod_scripts import scripts_of
+from haru.simulated_nodes.preemptions import Preemptions, preempted_status
 from haru.simulated_nodes.sources import SourceReader, mount_pause
 from haru.simulated_nodes.terminations import Terminations
 
@@ -73,10 +75,10 @@ class PodWorkers:
         self._began: dict[str, datetime] = {}
         self._runs: dict[str, containers.PodRuns] = {}
         self._terminations = Terminations(clock.now, self._events)
+        self._preemptions = Preemptions(clock.now)
         self._allocations = resize.Allocations()
         self._sources = SourceReader(as_node)
-        self._deferred: dict[str, set[str]] = {}
-        """By node, the pods whose resize waits for room."""
+        self._deferred = DeferredResizes()
         self.prepared = PreparedClaims()
         self._pods = Informer(client, PODS, Selection(field_selector="spec.nodeName!="))
         self._pods.add_index(_BY_NODE, lambda pod: (_node_of(pod),))
@@ -132,7 +134,9 @@ class PodWorkers:
         self._runs.pop(uid_of(pod), None)
         self._allocations.forget(uid_of(pod))
         self._sources.forget(uid_of(pod))
-        self._defer(pod, defer=False)
+        self._deferred.note(_node_of(pod), key_of(pod), waits=False)
+        for key in self._preemptions.forget(pod):
+            self._queue.add(key)
         self.prepared.release(uid_of(pod))
         self._retry_resizes(_node_of(pod))
 
@@ -158,6 +162,8 @@ class PodWorkers:
         if phase in podlib.TERMINAL:
             self._ended(pod)
             return None
+        if (ending := self._preemptions.ending(pod)) is not None:
+            return await self._end_preempted(ending)
         if phase == "Running":
             return await self._keep_running(pod, node)
         return await self._start(pod, node)
@@ -166,19 +172,13 @@ class PodWorkers:
         began = self._clock()
         now = format_time(began)
         if uid_of(pod) not in self._admitted:
-            problem = (
-                sysctl_problem(pod)
-                or os_problem(pod)
-                or self._room_problem(pod, node)
-                or placement_problem(pod, node.usage.ports_beside(uid_of(pod)), node.stored)
-                or features_problem(pod, (node.stored.get("status") or {}).get("declaredFeatures") or ())
-            )
+            problem = self._admit(pod, node)
             if problem is not None:
                 self._recorder.event(pod, "Warning", *problem)
                 await self._write(pod, podlib.rejected_status(pod, now, *problem))
                 return None
-            self._admit(pod)
-            self._allocations.allocate(pod)
+        if left := self._preemptions.seconds_left(pod):
+            return left
         pod = self._allocations.allocated(pod)
         try:
             await self._prepare(pod, node)
@@ -239,17 +239,34 @@ class PodWorkers:
             return None
         return due
 
-    def _admit(self, pod: Obj) -> None:
+    def _admit(self, pod: Obj, node: SimulatedNode) -> tuple[str, str] | None:
+        """Take a pod that has come to the node, or say why not; a critical one may need the room of others."""
+        missing = list(self._shortages(pod, node))
+        features = (node.stored.get("status") or {}).get("declaredFeatures") or ()
+        view = KubeletView(node.stored, features, node.usage.ports_beside(uid_of(pod)))
+        found = admission(pod, view, missing, lambda: self._beside(pod, node))
+        if found.problem is not None:
+            return found.problem
+        self._take(pod)
+        self._allocations.allocate(pod)
+        for one in self._preemptions.begin(pod, found.victims) if found.victims else ():
+            self._recorder.event(one, "Warning", PREEMPTING, MESSAGE)
+            self._queue.add(key_of(one))
+        return None
+
+    def _take(self, pod: Obj) -> None:
         self._admitted.add(uid_of(pod))
         self._count_anew(pod)
 
-    def _room_problem(self, pod: Obj, node: SimulatedNode) -> tuple[str, str] | None:
-        """Why the node has no room for the pod beside those that take room there already, if it has none."""
+    def _shortages(self, pod: Obj, node: SimulatedNode) -> Iterator[Shortage]:
+        """What the node has too little of for the pod beside those that take room there already."""
         node.usage.refresh(self._holder)
-        uid = uid_of(pod)
-        used = partial(node.usage.used_beside, uid)
-        missing = shortages(pod, node.usage.pods_beside(uid), used, node.allocatable)
-        return next((one.problem for one in missing), None)
+        return node.usage.shortages(pod, node.allocatable)
+
+    def _beside(self, pod: Obj, node: SimulatedNode) -> list[Obj]:
+        """The other pods that take room on the node."""
+        found = map(self._holder, map(key_of, self._pods.by_index(_BY_NODE, node.name)))
+        return [one for one in found if one is not None and uid_of(one) != uid_of(pod)]
 
     def _holder(self, key: str) -> Obj | None:
         """The pod, with what it was allocated, if it takes room on its node."""
@@ -291,7 +308,7 @@ class PodWorkers:
 
     async def _keep_running(self, pod: Obj, node: SimulatedNode) -> float | None:
         if uid_of(pod) not in self._admitted:  # it ran before this process did
-            self._admit(pod)
+            self._take(pod)
             await self._recall_claims(pod, node)
         now = self._clock()
         pod = await self._resize(pod, node, format_time(now))
@@ -319,14 +336,14 @@ class PodWorkers:
             pod = stored  # what it was written from may already be as allocated
         before, problem = self._allocations.allocated(pod), ""
         if before is not pod:
-            found = self._room_problem(resize.unheld(pod), node)
-            if found is None:
+            missing = next(self._shortages(resize.unheld(pod), node), None)
+            if missing is None:
                 self._allocations.allocate(pod)
                 self._count_anew(pod)
             else:
-                problem = found[1]
+                problem = missing.problem[1]
         after = before if problem else pod
-        self._defer(pod, defer=bool(problem))
+        self._deferred.note(node.name, key_of(pod), waits=bool(problem))
         status = resize.resize_status(pod, after, now, problem)
         if status is None:
             return after
@@ -338,18 +355,9 @@ class PodWorkers:
             self._retry_resizes(node.name)
         return written or after
 
-    def _defer(self, pod: Obj, *, defer: bool) -> None:
-        node, key = _node_of(pod), key_of(pod)
-        if defer:
-            self._deferred.setdefault(node, set()).add(key)
-        elif node in self._deferred:
-            self._deferred[node].discard(key)
-            if not self._deferred[node]:
-                del self._deferred[node]
-
     def _retry_resizes(self, node: str) -> None:
         """Room may have come about on the node: have its deferred resizes looked at again, in their turn."""
-        waiting = (pod for key in self._deferred.get(node, ()) if (pod := self._pods.store.get(key)))
+        waiting = (pod for key in self._deferred.of(node) if (pod := self._pods.store.get(key)))
         for pod in resize.in_turn(waiting):
             self._queue.add(key_of(pod))
 
@@ -411,6 +419,13 @@ class PodWorkers:
         status, left = self._terminations.step(pod)
         if status is not None:
             await self._write(pod, status)
+        return left
+
+    async def _end_preempted(self, pod: Obj) -> float | None:
+        """Stop a pod that goes for a critical one; seconds until its next container ends."""
+        status, left = self._terminations.step(self._allocations.allocated(pod))
+        if status is not None:
+            await self._write(pod, status if left is not None else preempted_status(pod, status, self._clock()))
         return left
 
     async def _delete(self, pod: Obj) -> None:

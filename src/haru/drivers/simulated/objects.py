@@ -95,6 +95,7 @@ def node_status(profile: Profile, name: str, *, internal_ip: str, now: str, feat
         # Nothing listens: a way into a container, or its log, is not looked for.
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
         "declaredFeatures": list(features),
+        "features": {"supplementalGroupsPolicy": True},
         "nodeInfo": {
             "machineID": short_hash(f"{name}/machine", 32),
             "systemUUID": short_hash(f"{name}/system", 32),

@@ -18,20 +18,9 @@ from haru.client.events import EventRecorder
 from haru.client.informer import Informer, Selection
 from haru.errors import HaruError
 from haru.kube.kinds import known_kind
+from haru.kube.kubelet_admission import KubeletView, admission
 from haru.kube.meta import Obj, uid_of
-from haru.kube.node_admission import (
-    Shortage,
-    apparmor_problem,
-    groups_problem,
-    is_critical,
-    os_problem,
-    placement_problem,
-    pressure_problem,
-    shortages_beside,
-    sysctl_problem,
-)
-from haru.kube.node_features import features_problem
-from haru.kube.node_preemption import NO_PREEMPTION, NoVictimsError, victims
+from haru.kube.node_admission import Shortage, shortages_beside
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.context import Cgroups, Context, RuntimeInfo
 from haru.node.agent.evictions import Evictions
@@ -204,9 +193,7 @@ class Agent:
         worker = self.worker(uid)
         if worker is None:
             worker = self._start_worker(context, starter, uid)
-            if problem := self._problem(pod, worker):
-                context.recorder.event(pod, "Warning", *problem)
-                worker.reject(*problem)
+            self._admit(context, pod, worker)
         worker.update(pod)
 
     def _start_worker(self, context: Context, starter: ContainerStarter, uid: str) -> PodWorker:
@@ -217,23 +204,26 @@ class Agent:
         task.add_done_callback(lambda _: self._workers.pop(uid, None))
         return worker
 
-    def _problem(self, pod: Obj, worker: PodWorker) -> tuple[str, str] | None:
-        """Why a pod that was not here before can not be taken; others go for a critical one that nothing else bars."""
+    def _admit(self, context: Context, pod: Obj, worker: PodWorker) -> None:
+        """Refuse a pod that was not here before, or end lesser ones for it if it is critical and has no room."""
         status = pod.get("status") or {}
-        if status.get("phase") in TERMINAL or status.get("containerStatuses") or not self.context:
-            return None
-        node = self._node(self.context)
-        return (
-            pressure_problem(pod, self._short_of())
-            or sysctl_problem(pod)
-            or os_problem(pod)
-            or groups_problem(pod, node)
-            or (None if is_critical(pod) else self._no_room(pod))
-            or placement_problem(pod, self._others(pod), node)
-            or apparmor_problem(pod, enabled=self.context.machine.has_apparmor)
-            or features_problem(pod, declared_features(self._options.gates))
-            or (self._make_room(pod, worker) if is_critical(pod) else None)
+        if status.get("phase") in TERMINAL or status.get("containerStatuses"):
+            return
+        view = KubeletView(
+            self._node(context),
+            declared_features(self._options.gates),
+            self._others(pod),
+            self._short_of(),
+            context.machine.has_apparmor,
         )
+        found = admission(pod, view, self._shortages(pod), lambda: self._beside(pod))
+        if found.problem:
+            context.recorder.event(pod, "Warning", *found.problem)
+            worker.reject(*found.problem)
+        elif found.victims:
+            assert self.evictions is not None
+            gone = [self._workers[uid_of(one)][0] for one in found.victims]
+            self.evictions.preempt(worker, gone, found.resource)
 
     def _node(self, context: Context) -> Obj:
         """The Node as it was last seen; one that nobody has registered yet has the labels of this machine."""
@@ -244,19 +234,6 @@ class Agent:
     def _no_room(self, pod: Obj) -> tuple[str, str] | None:
         """Why the node has no room for a pod beside what the others were allocated."""
         return next((one.problem for one in self._shortages(pod)), None)
-
-    def _make_room(self, pod: Obj, worker: PodWorker) -> tuple[str, str] | None:
-        """End lesser pods for a critical one that has no room; why that can not be done."""
-        assert self.evictions is not None
-        if not (missing := self._shortages(pod)):
-            return None
-        try:
-            gone = victims(pod, self._beside(pod), missing)
-        except NoVictimsError as error:
-            return NO_PREEMPTION, str(error)
-        found = [self._workers[uid_of(one)][0] for one in gone]
-        self.evictions.preempt(worker, found, missing[0].resource)
-        return None
 
     def _shortages(self, pod: Obj) -> list[Shortage]:
         assert self.context is not None
