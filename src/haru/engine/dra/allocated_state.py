@@ -227,6 +227,11 @@ class AllocatedState:
             pools[key] = _with(pools.get(key, EMPTY_USE), "", items)
         return cls(Bucketed.of(pools))
 
+    @classmethod
+    def of_uses(cls, uses: Mapping[PoolKey, PoolUse]) -> AllocatedState:
+        """The state in which this is taken of some pools and nothing of others; what claims hold is not told."""
+        return cls(Bucketed.of(uses))
+
     def use(self, pool: PoolKey) -> PoolUse:
         """What is taken of a pool."""
         return self._pools.get(pool) or EMPTY_USE
@@ -275,6 +280,11 @@ class AllocatedState:
         base = self.freed(claim for claim, _ in allocations)
         pools, held = _recorded(allocations, base.use)
         return base._changed_to(pools, held)
+
+    def uses_with(self, allocations: Sequence[tuple[str, Obj]], pools: Iterable[PoolKey]) -> tuple[PoolUse, ...]:
+        """What is taken of some pools once claims that hold nothing hold these allocations."""
+        found, _ = _recorded(allocations, self.use)
+        return tuple([found.get(pool) or self.use(pool) for pool in pools])
 
     def without_device(self, device: DeviceId) -> AllocatedState:
         """The state in which nobody holds the device as a whole."""

@@ -7,7 +7,9 @@ keeps its answers, so that the next use costs what has changed. It is valid whil
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
 
+from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.allocator.allocation import DEFAULT_BUDGET, DoesNotFit, Solution, decoded, gather, solve
 from haru.engine.dra.allocator.allocation_problem import AllocationProblem
 from haru.engine.dra.allocator.node_devices import NodeDevices
@@ -19,9 +21,10 @@ from haru.engine.dra.pools.pools import PoolView
 from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.equivalence.device_signature import DeviceSignature
 from haru.engine.equivalence.node_class_index import NodeClass, NodeClassIndex
-from haru.engine.equivalence.node_device_classes import NodeDeviceClass, SelectorFootprint
+from haru.engine.equivalence.node_device_classes import ClassifiedNode, NodeDeviceClass, SelectorFootprint
 from haru.kube.meta import Obj
 
+K = TypeVar("K", bound=Hashable)
 Refusal = DoesNotFit | AllocationError | GaveUp
 Answer = Solution | Refusal
 """What the nodes of one class answer; an error is an answer, too."""
@@ -90,9 +93,25 @@ class ClaimQuery:
         """Return what a node of a device class answers; keep it if it holds for the whole class."""
         found = self.answer(index, index.class_of(number))
         if isinstance(found, Solution | DoesNotFit) and self._footprint.is_blind(node_device_class):
-            if len(self._by_device_class) >= _SPARE:
-                self._by_device_class.clear()
-            self._by_device_class[node_device_class] = found
+            _keep(self._by_device_class, node_device_class, found)
+        return found
+
+    def answer_of_own_devices(self, node: NodeView, one: ClassifiedNode) -> Answer | None:
+        """Return what a node answers with devices of this class, whatever the index has; None where that may differ."""
+        found = self.known_answer(one.node_device_class)
+        if found is not None or not self.claims or not self._footprint.is_blind(one.node_device_class):
+            return found
+        allocated = AllocatedState.of_uses({view.key: use for view, use in zip(one.views, one.uses, strict=True)})
+        signature = self._signature_of(one.views, allocated)
+        found = self._by_signature.get(signature) if signature is not None else None
+        if found is None:
+            try:
+                found = self._solved(AllocationProblem(one.views, allocated, node, self.claims, self._features))
+            except (AllocationError, GaveUp):
+                return None
+            if signature is not None:
+                _keep(self._by_signature, signature, found)
+        _keep(self._by_device_class, one.node_device_class, found)
         return found
 
     def results(self, index: NodeClassIndex, number: int, new_share_id: Callable[[], str]) -> tuple[Obj, ...] | Refusal:
@@ -123,15 +142,18 @@ class ClaimQuery:
             views = self._views(index, number)
         except AllocationError:
             return self._solve(index, number)
-        if self._signature is None:
-            self._signature = DeviceSignature(self.claims, self._features, sized=self._scoring)
-        signature = self._signature.of_views(views, index.allocated)
+        signature = self._signature_of(views, index.allocated)
         found = self._by_signature.get(signature) if signature is not None else None
         if found is None:
             found = self._solve(index, number)
             if signature is not None and isinstance(found, Solution | DoesNotFit):
                 self._by_signature[signature] = found
         return found
+
+    def _signature_of(self, views: Sequence[PoolView], allocated: AllocatedState) -> Hashable | None:
+        if self._signature is None:
+            self._signature = DeviceSignature(self.claims, self._features, sized=self._scoring)
+        return self._signature.of_views(views, allocated)
 
     def _views(self, index: NodeClassIndex, number: int) -> Sequence[PoolView]:
         """Return the pools that a node sees. Raises AllocationError."""
@@ -147,9 +169,18 @@ class ClaimQuery:
             views = self._views(index, number)
             problem = AllocationProblem(views, index.allocated, node, self.claims, self._features)
             self._problem = index.snapshot, node, problem
-            found = solve(problem, self._step_budget, self._expired, scoring=self._scoring)
+            found = self._solved(problem)
             if isinstance(found, Solution) and [view for view in problem.views if not view.confined]:
                 found.results(problem, str)  # a node selector that cannot be made up is an error
             return found
         except (AllocationError, GaveUp) as error:
             return error.with_traceback(None)  # what is kept must not hold the frames, nor the snapshot in them
+
+    def _solved(self, problem: AllocationProblem) -> Solution | DoesNotFit:
+        return solve(problem, self._step_budget, self._expired, scoring=self._scoring)
+
+
+def _keep(answers: dict[K, Answer], key: K, answer: Answer) -> None:
+    if len(answers) >= _SPARE:
+        answers.clear()
+    answers[key] = answer

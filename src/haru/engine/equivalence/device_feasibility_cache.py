@@ -19,6 +19,7 @@ from haru.engine.equivalence.node_class_index import NodeClassIndex
 from haru.engine.equivalence.node_device_classes import ClassifiedNode, NodeDeviceClass, classified_nodes_of
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
+from haru.engine.state.partition import WHOLE
 from haru.kube.meta import Obj
 
 Answer = Solution | DoesNotFit | AllocationError | GaveUp
@@ -108,6 +109,22 @@ class DeviceFeasibilityCache:
             self._by_class.add(node.name)
             return found
         return query.answer_for_class(index, self._number(index, node.name, node.labels), classified.node_device_class)
+
+    def can_answer_on(self, overlay: Overlay) -> bool:
+        """Return whether nodes with a device class can be asked on an overlay that is not followed (`answer_on`)."""
+        devices = overlay.snapshot.devices
+        whole = self._features.PartitionableDevices and devices.partition is WHOLE
+        return whole and devices.classes is self._classes
+
+    def answer_on(self, overlay: Overlay, node: NodeInfo, query: ClaimQuery) -> Answer | None:
+        """Return what a node answers on an overlay that is not followed; None where more than its devices tells it."""
+        classified = overlay.classified_node(node.name)
+        if classified is None:
+            return None
+        found = query.answer_of_own_devices(NodeView(node.name, node.labels), classified)
+        if found is not None:
+            self._by_class.add(node.name)
+        return found
 
     def holds_for_all(self, names: Sequence[str], node_device_class: NodeDeviceClass | None, query: ClaimQuery) -> bool:
         """Return whether all of some nodes of one device class answer what the first has just answered."""

@@ -140,10 +140,8 @@ class FilterResultCache:
 
     def refilter(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, name: str) -> None:
         """Filter one node again. Raises AllocationError."""
-        if demand.uses and self._devices is not None:
-            self._devices.catch_up(self._overlay)
         feasibility.forget(name)
-        self.runner.filter_node(feasibility, pod, demand, self._overlay.node(name))
+        self.runner.refilter_node(feasibility, pod, demand, name)
 
     def _new_devices(self) -> DeviceFeasibilityCache:
         options = self._options

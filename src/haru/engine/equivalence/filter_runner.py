@@ -16,7 +16,7 @@ from haru.engine.dra.allocator.allocation import DoesNotFit, Solution
 from haru.engine.dra.errors import AllocationError, GaveUp
 from haru.engine.dra.model.claims import Claim
 from haru.engine.equivalence.claim_query import ClaimQuery
-from haru.engine.equivalence.device_feasibility_cache import DeviceFeasibilityCache
+from haru.engine.equivalence.device_feasibility_cache import Answer, DeviceFeasibilityCache
 from haru.engine.equivalence.node_feasibility import FeasibleNode, NodeFeasibility
 from haru.engine.framework.interfaces import PASS, FilterFailure
 from haru.engine.framework.options import Options
@@ -53,6 +53,8 @@ class FilterRunner:
         self._devices = devices
         self._alone = overlay.differing_devices or frozenset[str]()
         """Nodes of whose devices others are taken in a later pass: each allocates for itself."""
+        self._is_behind = False
+        """Whether `devices` may have to follow the overlay before they are asked."""
         self._decoder = Decoder(overlay, options)
         self._last_query: tuple[DeviceDemand, Sequence[ClaimUse], ClaimQuery] | None = None
         self._device_failures = failures
@@ -74,6 +76,18 @@ class FilterRunner:
         self._allocate_if_asked(feasibility, pod, demand, node)
         if last:
             feasibility.refuse(node.name, last)
+
+    def refilter_node(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, name: str) -> None:
+        """Filter a node again that has taken a pod since all were. Raises AllocationError."""
+        devices = self._devices if demand.uses else None
+        if devices is not None:
+            self._is_behind = devices.can_answer_on(self._overlay)
+            if not self._is_behind:
+                devices.catch_up(self._overlay)
+        try:
+            self.filter_node(feasibility, pod, demand, self._overlay.node(name))
+        finally:
+            self._is_behind = False
 
     def _allocate_if_asked(
         self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand, node: NodeInfo
@@ -146,8 +160,7 @@ class FilterRunner:
     def _allocate_by_class(
         self, feasibility: NodeFeasibility, demand: DeviceDemand, node: NodeInfo, uses: Sequence[ClaimUse]
     ) -> None:
-        assert self._devices is not None
-        answer = self._devices.answer(node, self._query(demand, uses))
+        answer = self._answer(node, demand, uses)
         if isinstance(answer, DoesNotFit):
             feasibility.refusals[node.name] = self._failure(answer)
         elif isinstance(answer, GaveUp):
@@ -195,6 +208,17 @@ class FilterRunner:
         for prefilter, later in zip(feasibility.later_passes, self._overlay.passes[1:], strict=False):
             failures = failures or prefilter.check(later.node(name))
         return failures
+
+    def _answer(self, node: NodeInfo, demand: DeviceDemand, uses: Sequence[ClaimUse]) -> Answer:
+        """Return what a node answers; where its own devices tell that, tentative allocations are not followed."""
+        devices = self._devices
+        assert devices is not None
+        if self._is_behind:
+            found = devices.answer_on(self._overlay, node, self._query(demand, uses))
+            if found is not None:
+                return found
+            devices.catch_up(self._overlay)
+        return devices.answer(node, self._query(demand, uses))
 
     def _query(self, demand: DeviceDemand, uses: Sequence[ClaimUse]) -> ClaimQuery:
         assert self._devices is not None

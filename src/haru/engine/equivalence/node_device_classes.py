@@ -94,12 +94,18 @@ class NodeDeviceClasses:
                 known = self.by_node.get(name)
                 if known is None:
                     continue
-                uses = tuple([allocated.use(view.key) for view in known.views])
-                parts = [part for part in map(_part, known.node_device_class.models, known.views, uses) if part]
-                if len(parts) < len(uses):
+                found = self.with_uses(known, tuple([allocated.use(view.key) for view in known.views]))
+                if found is None:
                     return None
-                changes[name] = ClassifiedNode(_class_of(self._known, tuple(parts)), uses, known.views)
+                changes[name] = found
         return Patched(self.by_node, changes)
+
+    def with_uses(self, known: ClassifiedNode, uses: tuple[PoolUse, ...]) -> ClassifiedNode | None:
+        """Return a node if this is taken of its pools; None if it has no class then."""
+        parts = [part for part in map(_part, known.node_device_class.models, known.views, uses) if part]
+        return (
+            ClassifiedNode(_class_of(self._known, tuple(parts)), uses, known.views) if len(parts) == len(uses) else None
+        )
 
 
 def classified_nodes_of(known: Mapping[str, ClassifiedNode | None] | None, node: str) -> ClassifiedNode | None:

@@ -15,6 +15,7 @@ from weakref import ref
 from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.model.model import PoolKey
 from haru.engine.equivalence.decision_cache import cached_property
+from haru.engine.equivalence.node_device_classes import ClassifiedNode, classified_nodes_of
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing, mark_of, written_since
 from haru.engine.state.node_info import ABSENT, NodeInfo
@@ -56,6 +57,8 @@ class Overlay:
         self._allocated: AllocatedState = snapshot.allocated
         self._not_recorded: list[tuple[str, Obj]] = []
         """Tentative allocations that `_allocated` lacks."""
+        self._waiting_on: dict[str, list[tuple[str, Obj]]] | None = {}
+        """The same by the one node that sees the devices; None where that does not tell all of them."""
         if snapshot.next_pass is not None:
             self.next_pass = Overlay(snapshot.next_pass)
             self._allocated = snapshot.allocated.and_also(self.next_pass.allocated)
@@ -82,6 +85,7 @@ class Overlay:
         if self._not_recorded:
             self._allocated = self._allocated.with_allocations(self._not_recorded)
             self._not_recorded = []
+        self._waiting_on = {}
         return self._allocated
 
     @property
@@ -115,6 +119,21 @@ class Overlay:
                     return None
                 found |= nodes
         return frozenset(found)
+
+    def classified_node(self, name: str) -> ClassifiedNode | None:
+        """Return a node with the class of its devices, tentative allocations included; None if it has no class.
+
+        It costs what is taken of the node, not what is taken of others.
+        """
+        snapshot, classes = self.snapshot, self.snapshot.node_device_classes
+        known = classified_nodes_of(snapshot.classified_nodes, name)
+        if known is None or classes is None or self.next_pass is not None:
+            return None
+        if self._waiting_on is None:
+            allocated, waiting = self.allocated, list[tuple[str, Obj]]()
+        else:
+            allocated, waiting = self._allocated, self._waiting_on.get(name) or []
+        return classes.with_uses(known, allocated.uses_with(waiting, [view.key for view in known.views]))
 
     def changed_since(self, before: Mapping[str, NodeInfo]) -> set[str]:
         """Return the nodes of the snapshot that differ from `before`. Many readers ask; it is computed once."""
@@ -172,7 +191,12 @@ class Overlay:
         self._journal.append(("claim", path, (self._allocated, waiting, len(waiting))))
         self._allocations[path] = allocation
         waiting.append((path, allocation))
-        self.changes.append(node or touched_node(self.snapshot, allocation))
+        where = node or touched_node(self.snapshot, allocation)
+        self.changes.append(where)
+        if where is None:
+            self._waiting_on = None
+        elif self._waiting_on is not None:
+            self._waiting_on.setdefault(where, []).append((path, allocation))
 
     def reserve(self, path: str) -> None:
         """Count one more user of a claim."""
@@ -205,6 +229,7 @@ class Overlay:
             else:
                 self._allocated, self._not_recorded, length = before
                 del self._not_recorded[length:]
+                self._waiting_on = None
                 self.changes.append(touched_node(self.snapshot, self._allocations.pop(path)))
 
 
