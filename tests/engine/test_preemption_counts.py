@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
 from counted_calls import Steps
-from engine_objects import claim, options, pod
+from engine_objects import (
+    DRIVER,
+    Obj,
+    allocated,
+    allocation,
+    claim,
+    device_class,
+    node,
+    options,
+    pod,
+    pod_group,
+    resource_slice,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from test_preemption_cache import NODES, World
 
 from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.bucketed_map import Bucketed
+from haru.engine.dra.errors import AllocationError
+from haru.engine.dra.model.model import NodeView
 from haru.engine.podgroup.member_capacity import member_capacity_for
 from haru.engine.podgroup.podgroup_cycle import members_of
 from haru.engine.podgroup.podgroup_info import PodGroupInfo
@@ -26,7 +43,7 @@ from haru.engine.preemption.node_occupancy import NodeOccupancies
 from haru.engine.preemption.nominated_placements import with_nominated_pods
 from haru.engine.preemption.podgroup_preemption import Search, after_pending_evictions
 from haru.engine.preemption.victim_index import VictimIndex
-from haru.engine.state.cache import Snapshot
+from haru.engine.state.cache import SchedulerCache, Snapshot
 from haru.engine.state.cow_map import CowMap, Patched
 from haru.engine.state.decision import PodKey
 from haru.engine.state.pod_info import PodInfo
@@ -173,6 +190,53 @@ def told(units: Iterable[DisruptionUnit]) -> list[tuple[Any, ...]]:
     return sorted((unit.rank, [pod.key for pod in unit.pods], [pod.key for pod in unit.promised]) for unit in units)
 
 
+def few_cards(rng: random.Random) -> tuple[list[Obj], list[Obj]]:
+    """A node with a few cards, some of which are held or tainted, and a gang that asks for some."""
+    sizes = rng.choice([[1], [1], [2], [1, 2]])
+    cards: list[Obj] = [{"name": f"gpu-{i}", "attributes": {"size": {"int": rng.choice(sizes)}}} for i in range(8)]
+    for card in cards if rng.random() < 0.2 else ():
+        card |= {"taints": [{"key": "broken", "effect": "NoSchedule"}]} if rng.random() < 0.5 else {}
+    held = rng.sample(range(8), rng.randint(0, 4)) if rng.random() < 0.7 else []
+    user = pod("user", node="n0", claims=["held"])
+    to = allocation("n0", *[f"gpu-{i}" for i in held])
+    found = [device_class(), node("n0", cpu="16"), resource_slice("n0", cards)]
+    found += [user, allocated(claim("held", len(held)), to, user)] if held else []
+    exactly: Obj = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": rng.randint(1, 4)}
+    exactly |= rng.choice([{}, {"selectors": [{"cel": {"expression": f"device.attributes['{DRIVER}'].size == 1"}}]}])
+    exactly |= rng.choice([{}, {}, {"tolerations": [{"operator": "Exists"}]}, {"adminAccess": True}])
+    requests = [{"name": "gpu", "exactly": exactly}]
+    if rng.random() < 0.2:
+        requests = [{"name": "gpu", "firstAvailable": [{**exactly, "name": "a"}, {**exactly, "name": "b", "count": 1}]}]
+    if rng.random() < 0.2:
+        requests.append({"name": "all", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}})
+    same = {"constraints": [{"matchAttribute": f"{DRIVER}/size"}]} if rng.random() < 0.2 else {}
+    members = [pod(f"m{i}", group="g", claims=[f"c{i}"]) for i in range(rng.randint(1, 9))]
+    return [*found, *members, *[claim(f"c{i}", requests=requests, **same) for i in range(len(members))]], members
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**31))
+def test_count_of_members_on_a_node_is_how_many_the_allocator_serves(seed: int) -> None:
+    rng = random.Random(seed)
+    objects, members = few_cards(rng)
+    snapshot = SchedulerCache.of([*objects, pod_group("g", 1)]).snapshot()
+    info = PodGroupInfo.of(snapshot, members_of(snapshot, members), snapshot.pod_groups["default/g"], OPTIONS)
+    capacity = member_capacity_for(snapshot, info, snapshot.node_names)
+    counter = single_class_capacity_for(snapshot, OPTIONS, capacity.classes) if capacity is not None else None
+    if counter is None:
+        return
+    occupancy = NodeOccupancies.of(snapshot, partitionable=True).with_frees(snapshot, "n0")
+    if counter.is_plain(occupancy):
+        view, names = NodeView("n0", occupancy.info.labels), [f"gpu-{place}" for place in range(8)]
+        taken = rng.choice([occupancy.taken, 0, rng.getrandbits(8)])
+        held = AllocatedState.of([(DRIVER, "n0", names[place]) for place in range(8) if taken >> place & 1])
+        try:
+            served = [count for count in range(1, counter.most + 1) if counter._serves(view, held, count)]
+        except AllocationError:
+            return
+        assert counter.count(occupancy, taken, counter.free_of(occupancy.info)) == max(served, default=0)
+
+
 def test_units_on_a_node_are_those_of_the_order_after_any_history() -> None:
     for seed in range(6):
         world = World(seed)
@@ -205,8 +269,8 @@ def test_allocations_recorded_together_equal_those_recorded_one_by_one() -> None
             shared = [{**one, "shareID": "s", "consumedCapacity": {"memory": "1Gi"}} for one in results[1:]]
             changes.append((path, {"devices": {"results": [*results[:1], *shared]}}))
         one_by_one = allocated
-        for path, allocation in changes:
-            one_by_one = one_by_one.with_allocation(path, allocation)
+        for path, given_to in changes:
+            one_by_one = one_by_one.with_allocation(path, given_to)
         together = allocated.with_allocations(changes)
         assert contents(together) == contents(one_by_one)
         assert together.changed(allocated) >= {key for key, use in together._pools.items() if allocated.use(key) != use}

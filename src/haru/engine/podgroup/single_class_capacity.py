@@ -16,9 +16,10 @@ from weakref import ref
 from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.allocator.allocation import DoesNotFit, allocate
 from haru.engine.dra.errors import GaveUp
+from haru.engine.dra.model.claims import EXACT_COUNT, Claim
 from haru.engine.dra.model.model import NodeView
 from haru.engine.equivalence.decision_cache import DecisionCache
-from haru.engine.equivalence.device_classifier import DeviceClassifier
+from haru.engine.equivalence.device_classifier import DeviceClasses, DeviceClassifier
 from haru.engine.equivalence.node_device_classes import NodeDeviceClass
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.prefilter import counts_devices
@@ -84,6 +85,8 @@ class SingleClassCapacity:
         self._claims = self._decoder.claims(demand.pending)
         self.least = least_devices(self._claims)
         """How many devices each member needs at least."""
+        self._takes_any_devices = self.least > 0 and all(map(_takes_any_devices, self._claims))
+        """Whether nothing but their number counts where all devices are the same."""
         self.most = self._most_on_a_node(len(chosen.members))
         """How many members no node exceeds."""
         self._classifier = DeviceClassifier.of(base, self._claims, lists=options.features.ListTypeAttributes)
@@ -95,7 +98,7 @@ class SingleClassCapacity:
         self.kept = self._results.kept.setdefault(self.most, DecisionCache())
         """What is counted for members of this class, of which a node may take so many, kept for later decisions."""
         self.full_kinds: dict[NodeKind, bool | None] = self.kept.get_or_compute("full kinds", None, dict)
-        """By kind, of which no node takes a member: `fits_when_empty` of all its nodes; None where each tells it."""
+        """By kind, of which no node takes a member: whether all its nodes do when empty; None where each tells it."""
         # By name, for a state of the node that may be over: it is not to be kept, with its pods.
         self._counts_by_node: dict[str, tuple[ref[NodeOccupancy], int]]
         self._counts_by_node = self.kept.get_or_compute("counts", None, dict)
@@ -195,26 +198,26 @@ class SingleClassCapacity:
         if served is None:
             served = self._results.served[key] = _Served()
         if most > served.count and not served.is_maximum:
-            self._find(served, occupancy, taken, most)
+            self._find(served, occupancy, taken, most, device_classes)
         return min(most, served.count)
 
-    def fits_when_empty(self, occupancy: NodeOccupancy) -> bool:
-        """Tell whether a node takes a member without any pods on it, all devices free. Raises as `count` does."""
+    def count_when_empty(self, occupancy: NodeOccupancy) -> int:
+        """Count the members that a node takes without any pods on it, all devices free. Raises as `count` does."""
 
-        def fits() -> bool:
-            return self._is_classified(occupancy) and self.count(occupancy, 0, self.free_of(info.rebuilt(()))) > 0
+        def count() -> int:
+            return self.count(occupancy, 0, self.free_of(info.rebuilt(()))) if self._is_classified(occupancy) else 0
 
         info = occupancy.info
         if not self._plan.general:
-            return fits()
+            return count()
         key = info.spec.kind, self._classifier.device_classes(occupancy) if self._claims else None
-        return self.kept.get_or_compute("empty nodes", key, fits, _MAX_KINDS)
+        return self.kept.get_or_compute("empty nodes", key, count, _MAX_KINDS)
 
     def find_full_kind(self, kind: NodeKind, occupancy: NodeOccupancy) -> None:
         """Note in `full_kinds` what the first node of a kind tells. Raises as `count` does."""
         node_device_class, fits = kind[1], None
         if self._plan.general and node_device_class.free < self.least and self._classifier.is_blind(node_device_class):
-            fits = self.fits_when_empty(occupancy)
+            fits = self.count_when_empty(occupancy) > 0
         if len(self.full_kinds) >= _MAX_KINDS:
             self.full_kinds.clear()
         self.full_kinds[kind] = fits
@@ -239,10 +242,17 @@ class SingleClassCapacity:
         self.add(amounts, pods)
         return all(map(ge, amounts, self._amounts))
 
-    def _find(self, served: _Served, occupancy: NodeOccupancy, taken: int, most: int) -> None:
+    def _find(
+        self, served: _Served, occupancy: NodeOccupancy, taken: int, most: int, device_classes: DeviceClasses
+    ) -> None:
         node = NodeView(occupancy.info.name, occupancy.info.labels)
         names = [(v.key.driver, v.key.pool, device.name) for v in occupancy.views for device in v.devices]
         allocated = AllocatedState.of([name for bit, name in enumerate(names) if taken >> bit & 1])
+        if self._takes_any_devices and occupancy.node_device_class is not None and len(device_classes.masks) == 1:
+            # All devices are the same to all members: if one is served, each is for which enough are left.
+            enough = (occupancy.devices & ~taken).bit_count() // self.least
+            served.count, served.is_maximum = enough if self._serves(node, allocated, 1) else 0, True
+            return
         for count in range(most, served.count, -1):
             if self._serves(node, allocated, count):
                 served.count, served.is_maximum = count, count < most
@@ -267,6 +277,17 @@ class SingleClassCapacity:
         except GaveUp as error:
             raise OutOfBudgetError from error
         return not isinstance(answer, DoesNotFit)
+
+
+def _takes_any_devices(claim: Claim) -> bool:
+    """Tell whether a claim has requests for numbers of whole devices, and nothing else."""
+    if claim.constraints or claim.constraint_error:
+        return False
+    return all(
+        len(request.asks) == 1 and ask.mode == EXACT_COUNT and not (ask.admin or ask.without or ask.wanted)
+        for request in claim.requests
+        for ask in request.asks
+    )
 
 
 def single_class_capacity_for(

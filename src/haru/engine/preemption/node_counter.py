@@ -205,7 +205,7 @@ class NodeCounter:
         pods = sum([1 if unit.group is None else len(unit.on(node)) for unit in units])
         if pods < len(occupancy.info.pods):
             return False
-        return self._occupancies.frees_all(self._base, occupancy) and self._counter.fits_when_empty(occupancy)
+        return self._occupancies.frees_all(self._base, occupancy) and self._counter.count_when_empty(occupancy) > 0
 
     def _kept_steps(self, node: str) -> RemovalSteps | None:
         """Return the steps that are kept of a node, unless it or its units have changed."""

@@ -61,19 +61,26 @@ class RemovalSteps:
         while left:
             left -= 1
             unit = self.units[left]
-            for path, pod in unit.on(name):
-                if path in frees:
-                    taken &= ~frees[path]
+            if len(unit.pods) == 1 and not unit.promised:
+                pod = unit.pods[0]
+                taken &= ~frees.get(pod.key.path, 0)
                 removed.append(pod)
+            else:
+                for path, pod in unit.on(name):
+                    taken &= ~frees.get(path, 0)
+                    removed.append(pod)
             count = 0
             # Usually too few devices are free, of any kind, which is cheap to see.
-            if (devices & ~taken).bit_count() >= least:
+            if (devices & ~taken).bit_count() < least:
+                if not self._count:
+                    continue
+            elif free is None and not taken and len(removed) == len(occupancy.info.pods):
+                count = counter.count_when_empty(occupancy)
+            else:
                 free = counter.free_of(occupancy.info) if free is None else free.copy()
                 counter.add(free, removed)
                 removed = []
                 count = counter.count(occupancy, taken, free)
-            elif not self._count:
-                continue
             if count != self._count:
                 # Nothing is noted before the count is known: counting may raise an error.
                 self._left, self._taken, self._free, self._removed, self._count = left, taken, free, removed, count
