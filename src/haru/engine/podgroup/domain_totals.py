@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from operator import attrgetter
+from itertools import compress, groupby, repeat
+from operator import attrgetter, is_not, itemgetter, methodcaller
 from typing import NamedTuple
 
 from haru.engine.dra.allocated_state import AllocatedState
@@ -27,6 +28,8 @@ from haru.engine.state.node_info import ABSENT, InternedId, NodeInfo
 
 PODS = "pods"
 _KIND_AND_LOAD = attrgetter("spec.kind", "load")
+_LABELS = attrgetter("spec.labels")
+_DEVICE_CLASS, _USES = attrgetter("node_device_class"), attrgetter("uses")
 BOUNDLESS = 1 << 40
 """Stands for an unlimited amount: pods on a node without a limit, shares of a shareable device."""
 
@@ -105,13 +108,14 @@ class DomainTotals:
 
     def _begin(self, nodes: Mapping[str, NodeInfo]) -> None:
         """Sum all nodes."""
-        label = self.label
-        known = self._known = {name: node for name, node in nodes.items() if node.spec.labels.get(label) is not None}
-        self.domain_of = {name: node.spec.labels[label] for name, node in known.items()}
-        for name, value in self.domain_of.items():
-            if value not in self.domains:
-                self.domains[value] = ResourceTotals()
-            self.domains[value].nodes.add(name)
+        found = [*map(methodcaller("get", self.label), map(_LABELS, nodes.values()))]
+        chosen = [*map(is_not, found, repeat(None))]
+        values: list[str] = [*compress(found, chosen)]
+        known = self._known = dict(compress(nodes.items(), chosen))
+        self.domain_of = dict(zip(known, values, strict=True))
+        for value, pairs in groupby(sorted(zip(values, known, strict=True)), itemgetter(0)):
+            totals = self.domains[value] = ResourceTotals()
+            totals.nodes.update(map(itemgetter(1), pairs))
         keys = list(zip(self.domain_of.values(), map(_KIND_AND_LOAD, known.values()), strict=True))
         samples = dict(zip(keys, known.values(), strict=True))
         for key, count in Counter(keys).items():
@@ -277,19 +281,14 @@ class DeviceTotals:
 
     def _begin(self, snapshot: Snapshot) -> None:
         """Count all pools: once for the nodes of a device class, where the selectors cannot tell them apart."""
-        devices, counted = snapshot.devices, 0
-        counts: dict[NodeDeviceClass, Count | None] = {}
-        for node, classified in (snapshot.classified_nodes or {}).items():
-            if classified is None:
-                continue
-            node_device_class = classified.node_device_class
-            if node_device_class not in counts:
-                counts[node_device_class] = self._count_class(devices, node, node_device_class)
-            count = counts[node_device_class]
-            if count is not None:
-                self._on[node] = count
-                counted += len(classified.uses)
-        if counted < len(devices.pools):
+        devices, found = snapshot.devices, snapshot.classified_nodes or {}
+        classified = dict(compress(found.items(), map(is_not, found.values(), repeat(None))))
+        classes = [*map(_DEVICE_CLASS, classified.values())]
+        samples = dict(zip(classes, classified, strict=True))
+        counts = {one: self._count_class(devices, node, one) for one, node in samples.items()}
+        each = [*map(counts.__getitem__, classes)]
+        self._on = {node: count for node, count in zip(classified, each, strict=True) if count is not None}
+        if sum([len(uses) for uses in map(_USES, map(classified.__getitem__, self._on))]) < len(devices.pools):
             known = frozenset(self._on)
             for pool in devices.pools.values():
                 if not any(item.placement.node_name in known for item in pool.slices):

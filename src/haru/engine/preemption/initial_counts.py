@@ -6,7 +6,7 @@ Source: our own.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import compress
+from itertools import compress, count, repeat
 
 from haru.engine.preemption.node_occupancy import NodeOccupancies
 
@@ -23,7 +23,9 @@ class InitialCounts:
 
     def __init__(self, sets: NodeSets) -> None:
         self.sets = sets
-        self.location = {name: (number, index) for number, nodes in enumerate(sets) for index, name in enumerate(nodes)}
+        self.location: dict[str, tuple[int, int]] = {}
+        for number, nodes in enumerate(sets):
+            self.location.update(zip(nodes, zip(repeat(number), count()), strict=False))
         self.counts: list[list[int]] = [[0] * len(nodes) for nodes in sets]
         self.totals: list[int] = [0] * len(sets)
         self._filtered: set[str] = set()
@@ -33,10 +35,10 @@ class InitialCounts:
         self._position = -1
 
     @classmethod
-    def of_node(cls, name: str, count: int) -> InitialCounts:
+    def of_node(cls, name: str, members: int) -> InitialCounts:
         """Return the count of a single node."""
         made = cls(((name,),))
-        made.counts[0][0] = made.totals[0] = count
+        made.counts[0][0] = made.totals[0] = members
         return made
 
     def catch_up(
@@ -55,12 +57,12 @@ class InitialCounts:
         counted = self._filtered | self._taking
         counted = {*candidates(changed), *(counted if changed is None else counted & changed)}
         for name in counted & self.location.keys():
-            count = arithmetic(name)
-            if count is None:
+            members = arithmetic(name)
+            if members is None:
                 self._filtered.add(name)
             else:
                 self._filtered.discard(name)
-                self._put(name, count)
+                self._put(name, members)
         for name in self._filtered:
             self._put(name, filtering(name))
         self._position = occupancies.changes.position
@@ -70,17 +72,17 @@ class InitialCounts:
         counts = self.counts[number]
         if exceptions:
             counts = counts.copy()
-            for name, count in exceptions:
-                counts[self.location[name][1]] = count
+            for name, members in exceptions:
+                counts[self.location[name][1]] = members
         return tuple(compress(self.sets[number], counts))
 
-    def _put(self, name: str, count: int) -> None:
+    def _put(self, name: str, members: int) -> None:
         number, index = self.location[name]
         before = self.counts[number][index]
-        if count != before:
-            if count:
+        if members != before:
+            if members:
                 self._taking.add(name)
             else:
                 self._taking.discard(name)
-            self.totals[number] += count - before
-            self.counts[number][index] = count
+            self.totals[number] += members - before
+            self.counts[number][index] = members

@@ -151,12 +151,33 @@ class NodeOccupancies:
         occupancy = self.known.get(name) or self.occupancy(base, name)
         if not occupancy.frees_known:
             occupancy.frees_known = True
+            if self._fill_frees(base, occupancy):
+                return occupancy
             bits_by_claim, sole = _bits_by_claim(occupancy)
             occupancy.plain = occupancy.simple and sole
             self._follow(base, name, bits_by_claim)
             if not self._record_claims(base, occupancy, bits_by_claim):
                 self._transient[name] = self.known.pop(name)
         return occupancy
+
+    def _fill_frees(self, base: Snapshot, occupancy: NodeOccupancy) -> bool:
+        """Fill `frees` where each taken device has one holder and that one user on the node, as nearly always."""
+        if len(occupancy.uses) != 1 or not occupancy.simple or base.promised:
+            return False
+        devices, places = occupancy.uses[0].devices, occupancy.views[0].table.places
+        holders = list(chain.from_iterable(devices.values()))
+        if len(holders) != len(devices) or not devices.keys() <= places.keys():
+            return False
+        self._follow(base, occupancy.info.name, dict.fromkeys(holders))
+        by_uid: dict[str | None, str] = {pod.key.uid: path for path, pod in occupancy.info.pods.items()}
+        by_uid.pop("", None)
+        paths = [path for path in map(by_uid.get, map(self._users.__getitem__, holders)) if path is not None]
+        if len(paths) < len(holders):
+            return False
+        frees = occupancy.frees = dict.fromkeys(paths, 0)
+        for path, place in zip(paths, map(places.__getitem__, devices), strict=True):
+            frees[path] |= 1 << place
+        return True
 
     def frees_all(self, base: Snapshot, occupancy: NodeOccupancy) -> bool:
         """Tell whether a node's devices are known to be free without its pods; what each of them frees is not told.
@@ -219,7 +240,7 @@ class NodeOccupancies:
     def _follow(self, base: Snapshot, name: str, claims: Collection[str]) -> None:
         """Follow the claims that hold devices of a node."""
         on = self._on
-        unknown = [claim for claim in claims if claim not in on]
+        unknown = claims if on.keys().isdisjoint(claims) else [claim for claim in claims if claim not in on]
         if unknown:
             on.update(dict.fromkeys(unknown, name))
             self._users.update(zip(unknown, map(sole_user, values_of(base.claims, unknown)), strict=True))

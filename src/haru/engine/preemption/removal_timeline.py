@@ -167,24 +167,26 @@ class RemovalTimeline:
     def _extend(self, units: Sequence[DisruptionUnit], target: int, source: StepSource) -> None:
         """Go on until a set takes so many members, a node has to be filtered, or there are no more units."""
         number = len(units) if self._until is None else bisect_left(units, self._until, key=_RANK)
-        location = self._initial.location
+        location, events_of, all_unmet = self._initial.location, self._events_of, self._unmet
         totals = self._totals(units[0].rank if self._until is None else self._until)
         while number and not self._filtered:
             number -= 1
             unit = units[number]
-            self._until = unit.rank
+            rank = self._until = unit.rank
             sets = set[int]()
             for node in unit.nodes:
-                if node in location and node not in self._events_of:
+                if node not in events_of and node in location:
                     one = location[node][0]
-                    self._unmet[one].setdefault(node, unit.rank)
+                    all_unmet[one].setdefault(node, rank)
                     sets.add(one)
-            for node in self._due.pop(unit.rank, ()):
+            for node in self._due.pop(rank, ()):
                 totals[location[node][0]] += self._meet(node, source)
                 sets.add(location[node][0])
             for one in sets:
-                totals[one] = self._meet_while_needed(one, list(self._unmet[one]), totals[one], target, source)
-            if max(totals) >= target:
+                unmet, total = all_unmet[one], totals[one]
+                if total + self._most * len(unmet) >= target:
+                    totals[one] = self._meet_while_needed(one, list(unmet), total, target, source)
+            if sets and max(totals) >= target:
                 return
 
     def _meet_by(self, rank: Rank, target: int, source: StepSource) -> bool:
