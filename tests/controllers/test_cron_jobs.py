@@ -9,7 +9,10 @@ from controller_cluster import template
 
 from haru.controllers.cron_job import job_of
 from haru.controllers.objects import CRON_JOBS, JOBS
+from haru.kube import kinds
 from haru.kube.names import format_time
+
+EVENTS = kinds.lookup("", "v1", "events")
 
 
 def cron_job(schedule="@hourly", **spec):
@@ -96,6 +99,36 @@ async def test_concurrency_policy_applies_while_a_job_runs(cluster, policy, kept
             return len(found) == kept and found != {first["metadata"]["name"]}
 
         await cluster.eventually(another)
+
+
+async def test_job_made_by_hand_from_a_cron_job_is_told_of_and_holds_no_scheduled_one_back(cluster):
+    cron = await cluster.create(CRON_JOBS, cron_job(concurrencyPolicy="Forbid"))
+    by_hand = job_of({**cron, "metadata": {**cron["metadata"], "namespace": "ns"}}, datetime.now(UTC))
+    by_hand["metadata"] |= {"name": "by-hand", "annotations": {"cronjob.kubernetes.io/instantiate": "manual"}}
+    await cluster.create(JOBS, by_hand)
+    await cluster.start("cronjob-controller")
+
+    async def told():
+        found = [event for event in await cluster.items(EVENTS) if event["reason"] == "UnexpectedJob"]
+        return [event["message"] for event in found]
+
+    assert await cluster.eventually(told) == ["Saw a job that the controller did not create or forgot: by-hand"]
+    assert "active" not in ((await cluster.get(CRON_JOBS, "tick")).get("status") or {})
+    await next_hour(cluster)
+    await count(cluster, 2)
+
+    async def active():
+        status = (await cluster.get(CRON_JOBS, "tick")).get("status") or {}
+        return [entry["name"] for entry in status.get("active") or ()]
+
+    (name,) = await cluster.eventually(active)
+    assert name.startswith("tick-")
+    await cluster.client.delete(JOBS, name, "ns", propagation_policy="Background")
+
+    async def ended():
+        return not await active()
+
+    await cluster.eventually(ended)
 
 
 async def test_history_limits_delete_finished_jobs(cluster):

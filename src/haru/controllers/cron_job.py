@@ -70,7 +70,7 @@ class CronJobController(Controller):
             self.events.event(cron, "Warning", reason, f"unparseable schedule: {cron['spec']['schedule']!r}: {error}")
         else:
             if not cron["spec"].get("suspend"):
-                status, again = await self._run_due(cron, schedule, jobs, status)
+                status, again = await self._run_due(cron, schedule, status)
         await self.update_status(self.crons, self.crons.get(name, namespace) or cron, status)
         return again
 
@@ -79,13 +79,18 @@ class CronJobController(Controller):
     def _observed(self, cron: Obj, jobs: Sequence[Obj]) -> Obj:
         """The status as far as the Jobs that are there tell it."""
         status = dict(cron.get("status") or {})
-        active = [job for job in jobs if _outcome(job) == "" and not is_being_deleted(job)]
-        known = {entry.get("uid") for entry in status.get("active") or ()}
+        known = {entry.get("uid"): entry.get("name") for entry in status.get("active") or ()}
+        active = [job for job in jobs if uid_of(job) in known and _outcome(job) == ""]
         for job in jobs:
-            if uid_of(job) in known and _outcome(job):
-                self.events.event(
-                    cron, "Normal", "SawCompletedJob", f"Saw completed job: {name_of(job)}, condition: {_outcome(job)}"
-                )
+            if known.pop(uid_of(job), None) is None:
+                if not _outcome(job):
+                    text = f"Saw a job that the controller did not create or forgot: {name_of(job)}"
+                    self.events.event(cron, "Warning", "UnexpectedJob", text)
+            elif _outcome(job):
+                text = f"Saw completed job: {name_of(job)}, condition: {_outcome(job)}"
+                self.events.event(cron, "Normal", "SawCompletedJob", text)
+        for name in known.values():
+            self.events.event(cron, "Normal", "MissingJob", f"Active job went missing: {name}")
         ended = [(job.get("status") or {}).get("completionTime") for job in jobs if _outcome(job) == "Complete"]
         last = max([time for time in (*ended, status.get("lastSuccessfulTime")) if time], default=None)
         if last is not None:
@@ -112,9 +117,7 @@ class CronJobController(Controller):
 
     # --- what is due
 
-    async def _run_due(
-        self, cron: Obj, schedule: Schedule, jobs: Sequence[Obj], status: Obj
-    ) -> tuple[Obj, float | None]:
+    async def _run_due(self, cron: Obj, schedule: Schedule, status: Obj) -> tuple[Obj, float | None]:
         now = self.now()
         due, missed = _last_due(cron, schedule, now)
         following = schedule.after(now)
@@ -130,15 +133,17 @@ class CronJobController(Controller):
             text = f"Missed scheduled time to start a job: {format_time(due)}"
             self.events.event(cron, "Warning", "MissSchedule", text)
             return status, again
-        active = [job for job in jobs if _outcome(job) == "" and not is_being_deleted(job)]
+        active = status.get("active") or ()
         policy = cron["spec"].get("concurrencyPolicy", "Allow")
         if active and policy == "Forbid":
             text = "Not starting job because prior execution is running and concurrency policy is Forbid"
             self.events.event(cron, "Normal", "JobAlreadyActive", text)
             return status, again
         if active and policy == "Replace":
-            for job in active:
-                await self.delete(self.jobs, job, propagation_policy="Background")
+            for entry in active:
+                if (job := self.jobs.get(entry["name"], entry["namespace"])) is not None:
+                    await self.delete(self.jobs, job, propagation_policy="Background")
+                    self.events.event(cron, "Normal", "SuccessfulDelete", f"Deleted job {name_of(job)}")
             status = {name: value for name, value in status.items() if name != "active"}
         return await self._start(cron, due, status), again
 
@@ -151,9 +156,14 @@ class CronJobController(Controller):
                 self.events.event(cron, "Warning", "FailedCreate", f"Error creating job: {error}")
                 raise
             # Made before, by a controller that did not come to write it down.
-            return {**status, "lastScheduleTime": format_time(due)}
-        self.events.event(cron, "Normal", "SuccessfulCreate", f"Created job {name_of(job)}")
-        active = [*(status.get("active") or ()), _reference(job)]
+            made = await self.live(JOBS, body["metadata"]["name"], namespace_of(cron))
+            if made is None or (controller_of(made) or {}).get("uid") != uid_of(cron):
+                return {**status, "lastScheduleTime": format_time(due)}
+            job = made
+        else:
+            self.events.event(cron, "Normal", "SuccessfulCreate", f"Created job {name_of(job)}")
+        known = [entry for entry in status.get("active") or () if entry["uid"] != uid_of(job)]
+        active = [*known, _reference(job)]
         return {**status, "active": active, "lastScheduleTime": format_time(due)}
 
 
