@@ -120,7 +120,10 @@ CASES: list[tuple[list[str], list[str]]] = [
     (["scheduler", "--bind-address", "lab"], ['--bind-address: Invalid value: "lab": write an IP address']),
     (["dashboard", "--bind-address", "lab"], ['--bind-address: Invalid value: "lab": write an IP address']),
     (["node", "--healthz-bind-address", ""], ['--healthz-bind-address: Invalid value: "": write an IP address']),
-    (["up", "--ephemeral", "--card-prices", "broken.yaml"], ["--card-prices: broken.yaml", "line 2"]),
+    (
+        ["up", "--ephemeral", "--listen=127.0.0.1:0", "--card-prices", "broken.yaml"],
+        ["--card-prices: broken.yaml", "line 2"],
+    ),
     (["up", "--scheduler-name", ""], ['--scheduler-name: Invalid value: ""', "write the schedulerName of pods"]),
     (["scheduler", "--scheduler-name", " "], ['--scheduler-name: Invalid value: " "']),
     (["lint", "a" * 300], ["aaa: File name too long"]),
