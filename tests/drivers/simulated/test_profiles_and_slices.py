@@ -288,6 +288,7 @@ def test_nvl72_tray_has_its_domain_as_a_label_and_its_first_imex_channel() -> No
     cliques = [labels(number)["nvidia.com/gpu.clique"] for number in range(20)]
     assert len(set(cliques[:18])) == 1 and cliques[17] != cliques[18] == cliques[19]
     assert cliques[0].endswith(".0") and labels(0)["kubernetes.io/arch"] == "arm64"
+    assert (labels(0)["beta.kubernetes.io/arch"], labels(0)["beta.kubernetes.io/os"]) == ("arm64", "linux")
 
 
 @pytest.mark.parametrize(

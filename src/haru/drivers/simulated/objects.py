@@ -57,6 +57,9 @@ def node_labels(profile: Profile, name: str) -> dict[str, str]:
         "kubernetes.io/hostname": name if len(name) <= 63 else f"{name[:52].rstrip('-.')}-{short_hash(name)}",
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": profile.arch,
+        # Older manifests select nodes by these.
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": profile.arch,
         "node.kubernetes.io/instance-type": profile.instance_type,
         _REGION: "simulated",
         _ZONE: "simulated-a",
