@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import stat
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from tls_server import certificate, pem, served, server_tls
 
 from haru.apiserver.auth import certificates
 from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
@@ -175,6 +178,23 @@ async def test_data_directory_without_server_is_saved_and_restored(
     assert f"{file} exists already: name another file" in told
     assert f"{target} is not empty (it has state.db): name a directory that is, or a new one" in told
     assert await restored(target) == {"configmaps/default/a": b"{}"}
+
+
+async def test_server_without_snapshots_is_named_with_what_to_do_instead(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=404, text="404 page not found")
+
+    authority = certificate("ca", ca=True)
+    async with served(answer, server_tls(tmp_path, authority, ssl.CERT_NONE)) as url:
+        config = certificates.kubeconfig(url, pem(authority)[0], "token")
+        (tmp_path / "kubeconfig").write_text(config)
+        assert await haru("save", tmp_path / "new", "--kubeconfig", tmp_path / "kubeconfig") == 2
+    assert capsys.readouterr().err.startswith(f"haru snapshot: {url}: only a server of Haru gives out snapshots: ")
+    assert await haru("save", tmp_path / "new", "--kubeconfig", tmp_path / "kubeconfig") == 2
+    assert capsys.readouterr().err.startswith(f"haru snapshot: {url} cannot be reached: ")
+    assert not [name for name in names(tmp_path) if "new" in name]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from pathlib import Path
 from haru.cli.connection import add_connection_arguments, connect, connection_words, told_as_usage
 from haru.cli.main import UsageError
 from haru.cli.number_flags import number
+from haru.errors import ClusterError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +72,8 @@ def _save(options: argparse.Namespace) -> int:
             os.link(partial, file)  # not over one that somebody else has made meanwhile
         finally:
             partial.unlink(missing_ok=True)
+    except ClusterError:
+        raise
     except OSError as error:
         raise UsageError(f"{error.filename or file}: {error.strerror or error}") from error
     print(f"{found.objects} objects as of revision {found.revision} saved to {file} ({found.size} bytes)")
@@ -100,11 +103,18 @@ def _copy_idle(directory: Path, to: Path) -> None:
 
 async def _fetch(options: argparse.Namespace, to: Path) -> None:
     from haru.apiserver.observability import PATH
+    from haru.kube.errors import StatusError
 
     async with connect(options, "haru-snapshot") as client:
         with told_as_usage(client), to.open("wb") as file:
-            async for chunk in client.stream_raw(PATH):
-                file.write(chunk)
+            try:
+                async for chunk in client.stream_raw(PATH):
+                    file.write(chunk)
+            except StatusError as error:
+                if error.code != 404:
+                    raise
+                remedy = "ask its owner for a backup of its etcd, or save what Haru reads of it with haru capture"
+                raise UsageError(f"{client.server}: only a server of Haru gives out snapshots: {remedy}") from None
             file.flush()
             os.fsync(file.fileno())
 
