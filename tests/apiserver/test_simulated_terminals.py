@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from haru.apiserver.proxy.simulated.sessions import status_of
-from haru.apiserver.proxy.simulated.spdy import DATA, DICTIONARY, SYN_REPLY, SYN_STREAM, SpdyConnection, SpdyError
 from haru.apiserver.proxy.simulated.terminal import LineInput
+from haru.remote_command.spdy import DATA, DICTIONARY, SYN_REPLY, SYN_STREAM, SpdyConnection, SpdyError
 
 
 def typed(text: bytes, *, tty: bool) -> tuple[bytes, list[str], bool]:

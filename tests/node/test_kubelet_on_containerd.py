@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import socket
 import subprocess
 import urllib.request
@@ -55,6 +57,34 @@ def test_kubectl_exec_runs_command(machine: Machine, kubectl: str) -> None:
     # The end of what is typed is heard: cat would not end otherwise.
     answer = machine.up.kubectl(kubectl, "exec", "-i", "talks", "--", "cat", stdin="to and fro\n" * 5000)
     assert (answer.returncode, answer.stdout) == (0, "to and fro\n" * 5000), answer.stderr
+    assert _web_sockets(machine, kubectl)["exec"] >= 2
+
+
+def _web_sockets(machine: Machine, kubectl: str) -> dict[str, int]:
+    """How many ways into containers were opened by WebSockets that end at the node, by kind."""
+    exposed = machine.up.kubectl(kubectl, "get", "--raw", f"/api/v1/nodes/{NODE}/proxy/metrics").stdout
+    found = re.findall(r'^kubelet_websocket_streaming_requests_total\{subresource="(\w+)"\} (\d+)$', exposed, re.M)
+    return {kind: int(count) for kind, count in found}
+
+
+def test_kubectl_copies_files_both_ways(machine: Machine, kubectl: str, tmp_path: Path) -> None:
+    machine.run("talks", TALKS)
+    machine.until_ready("talks")
+    sent, back = tmp_path / "sent", tmp_path / "back"
+    sent.write_bytes(os.urandom(3_000_000))
+    for source, target in ((str(sent), "talks:/tmp/file"), ("talks:/tmp/file", str(back))):
+        answer = machine.up.kubectl(kubectl, "cp", source, target)
+        assert answer.returncode == 0, answer.stderr
+    assert back.read_bytes() == sent.read_bytes()
+
+
+def test_kubectl_attach_passes_input_to_the_container_itself(machine: Machine, kubectl: str) -> None:
+    shouts = container("shouts", "read line; echo $line | tr a-z A-Z; sleep 1; exit 5")
+    machine.create("shouts", [{**shouts, "stdin": True, "stdinOnce": True}], restartPolicy="Never")
+    machine.until("shouts", "it runs", lambda pod: (pod.get("status") or {}).get("phase") == "Running")
+    answer = machine.up.kubectl(kubectl, "attach", "-i", "shouts", stdin="to and fro\n")
+    assert "TO AND FRO" in answer.stdout, answer.stderr
+    assert _web_sockets(machine, kubectl)["attach"] >= 1
 
 
 def test_kubectl_debug_sees_processes_of_target_container(machine: Machine, kubectl: str) -> None:
@@ -144,6 +174,7 @@ def test_kubectl_port_forward_reaches_pod(machine: Machine, kubectl: str) -> Non
                     return None
 
             assert until("an answer through the port", answer, 30) == "hello\n"
+            assert _web_sockets(machine, kubectl)["portforward"] >= 1
         finally:
             forwarding.terminate()
 

@@ -287,12 +287,13 @@ def test_node_says_that_it_has_no_storage_drivers_and_which_features_it_has(monk
     assert (made["metadata"]["name"], made["spec"]) == ("n", {"drivers": []})
     assert [owner["kind"] for owner in made["metadata"]["ownerReferences"]] == ["Node"]
     assert status["declaredFeatures"] == [
+        "ExtendWebSocketsToKubelet",
         "InPlacePodLevelResourcesVerticalScaling",
         "InPlacePodVerticalScalingInitContainers",
         "RestartAllContainersOnContainerExits",
     ]
     off = FeatureGates({"RestartAllContainersOnContainerExits": False})
-    assert declared_features(off) == status["declaredFeatures"][:2]
+    assert declared_features(off) == status["declaredFeatures"][:3]
     node.registration.short_of = lambda: ("DiskPressure",)
     conditions = virtual_time.run(node.report())["conditions"]
     assert {one["type"] for one in conditions if one["status"] == "True"} == {"DiskPressure", "Ready"}

@@ -21,6 +21,11 @@ from haru.node.eviction.thresholds import kept_from_pods
 from haru.proto import cri_pb2 as cri
 
 KUBELET_VERSION = "v1.36.0"
+_FEATURES = (
+    "ExtendWebSocketsToKubelet",
+    "InPlacePodLevelResourcesVerticalScaling",
+    "InPlacePodVerticalScalingInitContainers",
+)
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)+)(.*)")
 _SEMANTIC = re.compile(r"(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?")
 """What may follow the numbers of a semantic version."""
@@ -31,7 +36,7 @@ _MOST_IMAGE_NAMES = 5
 def declared_features(gates: FeatureGates) -> list[str]:
     """Features that nodes of 1.36 declare, and that this one has, in their order."""
     restarts = [RESTART_ALL_FEATURE] if gates.enabled(RESTART_ALL_FEATURE) else []
-    return ["InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers", *restarts]
+    return [*_FEATURES, *restarts]
 
 
 def node_labels(options: NodeOptions, machine: Machine) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 from haru.node.api.access import Access
 from haru.node.api.attributes import PROXY, is_below, subresources_of, verb_of
 from haru.node.api.metrics import Counters
+from haru.node.api.websockets import is_translated
 from haru.secure_serving.authorization import Forbidden
 from haru.secure_serving.http import (
     Answer,
@@ -132,7 +133,8 @@ class KubeletApp:
 
     async def _upgraded(self, scope: MutableMapping[str, Any], answer: Answer) -> None:
         assert answer.upgraded is not None
-        self._counters.web_socket(scope["path"]) if scope["method"] == "GET" else None
+        if is_translated(scope["headers"]):
+            self._counters.web_socket(scope["path"])
         work = asyncio.create_task(_run(answer.upgraded(scope["extensions"][HIJACK])))
         await self._as_stream(work)
 

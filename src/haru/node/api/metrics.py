@@ -54,7 +54,7 @@ class Counters:
         self._durations.observe(seconds, *labels, _is_long(labels[1]), "readwrite")
 
     def web_socket(self, path: str) -> None:
-        """A way into a container was opened by a WebSocket, which is a GET."""
+        """A way into a container was opened by a WebSocket that ends here."""
         self._web_sockets[root_of(path)] += 1
 
     def reviewed(self, kind: str, code: str) -> None:
@@ -69,8 +69,8 @@ class Counters:
         lines += [f"kubelet_http_inflight_requests{{{_labels(key)}}} {n}" for key, n in sorted(self._in_flight.items())]
         lines += self._durations.lines()
         name = "kubelet_websocket_streaming_requests_total"
-        lines += head(name, "counter", "Ways into containers that were opened by a GET.")
-        lines += [f'{name}{{path="{path}"}} {n}' for path, n in sorted(self._web_sockets.items())]
+        lines += head(name, "counter", "Ways into containers by WebSockets whose protocols runtimes do not have.")
+        lines += [f'{name}{{subresource="{path.lower()}"}} {n}' for path, n in sorted(self._web_sockets.items())]
         for kind in ("authn", "authz"):
             name = f"apiserver_delegated_{kind}_request_total"
             lines += head(name, "counter", "Reviews that the API server was asked for.")

@@ -1,14 +1,16 @@
 """Ways into containers: the client is connected with the runtime's own streaming server.
 
-WebSocket and SPDY alike: what follows the head is between the client and the runtime, so the protocols that are there
-are the runtime's. A GET is a WebSocket's; SPDY comes as POST. Source: the kubelet's streaming endpoints, as behaviour.
+What follows the head is between the client and the runtime, but for WebSockets that no runtime has (`websockets.py`).
+A GET is a WebSocket's; SPDY comes as POST. Source: the kubelet's streaming endpoints, as behaviour.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from haru.kube.errors import StatusError
 from haru.node.api.sources import ContainerRef, StreamOptions, StreamRequest, Streams
+from haru.node.api.websockets import is_translated, socket_of
 from haru.secure_serving.http import Answer, HttpError, Request, json_answer, text_answer
 from haru.upgrade_proxy import ByteStream, UpgradeResponse, splice, wants_upgrade
 
@@ -29,12 +31,12 @@ class Streaming:
         found, options = self._container(request), stream_options(request)
         if not options.command:
             raise HttpError(400, "you must specify at least one command")
-        return await self._connect(request, lambda asked: self._streams.open_exec(found, options, asked))
+        return await self._connect(request, lambda asked: self._streams.open_exec(found, options, asked), options)
 
     async def attach(self, request: Request) -> Answer:
         """A container's own process."""
         found, options = self._container(request), stream_options(request)
-        return await self._connect(request, lambda asked: self._streams.open_attach(found, options, asked))
+        return await self._connect(request, lambda asked: self._streams.open_attach(found, options, asked), options)
 
     async def port_forward(self, request: Request) -> Answer:
         """Ports of a pod."""
@@ -77,16 +79,23 @@ class Streaming:
         return self._find(parts[0], parts[1], parts[2] if len(parts) == 4 else "", parts[-1])
 
     async def _connect(
-        self, request: Request, opening: Callable[[StreamRequest], Awaitable[UpgradeResponse]]
+        self,
+        request: Request,
+        opening: Callable[[StreamRequest], Awaitable[UpgradeResponse]],
+        options: StreamOptions | None = None,
     ) -> Answer:
         if not wants_upgrade(request.scope["headers"]):
             raise HttpError(400, "Upgrade request required")
+        try:
+            socket = socket_of(request.scope, options)
+        except StatusError as error:
+            raise HttpError(error.code, error.message) from error
         if self._open >= self._most:
             raise HttpError(503, f"{self._most} ways into containers are open already")
         self._open += 1
         taken = False
         try:
-            opened = await opening(_asked(request))
+            opened = await opening(_asked(request) if socket is None else socket.asked)
             if opened.status != 101:
                 return text_answer(opened.body.decode("utf-8", "replace"), opened.status)
             taken = True
@@ -98,6 +107,8 @@ class Streaming:
 
         async def upgraded(take_over: Callable[[], ByteStream]) -> None:
             try:
+                if socket is not None:
+                    return await socket.run(opened.stream)
                 client = take_over()
                 client.writer.write(opened.head)
                 await splice(client, opened.stream)
@@ -125,7 +136,7 @@ def stream_options(request: Request) -> StreamOptions:
 
 def _ports(request: Request) -> Sequence[int]:
     """The ports that a WebSocket names beforehand; SPDY names them later."""
-    if (request.header(b"upgrade") or "").lower() != "websocket":
+    if (request.header(b"upgrade") or "").lower() != "websocket" or is_translated(request.scope["headers"]):
         return ()
     given = [port for value in request.query.get("port") or () for port in value.split(",")]
     if not given:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from haru.apiserver.object_store import ObjectStore
-from haru.apiserver.proxy.simulated.channels import Wanted, channels_for
 from haru.apiserver.proxy.simulated.sessions import Session, Target
 from haru.apiserver.registry.subresources.pods import chosen_container
 from haru.apiserver.registry.subresources.simulated_logs import container_run
@@ -15,6 +14,7 @@ from haru.kube.meta import Obj
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.simulated_commands import run_in_container
 from haru.kube.simulated_files import PodSources
+from haru.remote_command.channels import Wanted, channels_for
 
 _SIMULATED = "simulated://"
 _MEMBERS = ("initContainers", "containers", "ephemeralContainers")
@@ -36,7 +36,7 @@ async def connect_simulated(
             run_in_container(pod, target.container, command, sources)
     except (ValueError, ConfigError) as error:
         raise bad_request_error(str(error)) from error
-    session = Session(objects, streams, target, command, channels_for(request, wanted))
+    session = Session(objects, streams, target, command, channels_for(request.scope, wanted))
     return Response(101, tunnel=session.run)
 
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 import orjson
 
 from haru.apiserver.object_store import ObjectStore
-from haru.apiserver.proxy.simulated.channels import ERROR, STDERR, STDOUT, Channels
 from haru.apiserver.proxy.simulated.terminal import LineInput
 from haru.apiserver.registry.subresources.simulated_logs import ContainerRun, end_of_run
 from haru.apiserver.request.http import Request
@@ -25,6 +24,7 @@ from haru.kube.meta import Obj, name_of, namespace_of, uid_of
 from haru.kube.simulated_commands import is_interactive, run_in_container
 from haru.kube.simulated_files import NO_SOURCES, PodSources
 from haru.kube.trivial_shell import Printed, Ran
+from haru.remote_command.channels import ERROR, STDERR, STDOUT, Channels
 from haru.storage import Compacted
 
 _KILLED: Final = 137

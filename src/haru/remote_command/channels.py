@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 import base64
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Request, TextMessage
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from haru.apiserver.proxy.simulated.spdy import DATA, GOAWAY, PING, SYN_STREAM, Frame, SpdyConnection, SpdyError
-from haru.apiserver.request import http
 from haru.kube.errors import StatusError, bad_request_error
+from haru.remote_command.spdy import DATA, GOAWAY, PING, SYN_STREAM, Frame, SpdyConnection, SpdyError
 from haru.upgrade_proxy import HIJACK, ByteStream
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
@@ -53,11 +52,13 @@ class Channels(ABC):
 
     protocol = ""
 
-    def __init__(self, request: http.Request, wanted: Wanted) -> None:
-        self._request, self.wanted = request, wanted
+    def __init__(self, scope: Mapping[str, Any], wanted: Wanted) -> None:
+        self._scope, self.wanted = scope, wanted
         self.stdin: asyncio.Queue[bytes | None] = asyncio.Queue(_WAITING_PIECES)
         self.takes_input = False
         """Whether anybody reads `stdin`; otherwise input is dropped."""
+        self.sizes: asyncio.Queue[bytes] | None = None
+        """Sizes of the terminal as they come over a WebSocket, for who wants them."""
         self._stream: ByteStream | None = None
 
     @property
@@ -67,7 +68,7 @@ class Channels(ABC):
 
     def take_over(self, head: bytes) -> None:
         """Take the connection over and accept the protocol."""
-        self._stream = self._request.scope["extensions"][HIJACK]()
+        self._stream = self._scope["extensions"][HIJACK]()
         self._stream.writer.write(head)
 
     @abstractmethod
@@ -113,16 +114,10 @@ class Channels(ABC):
 class WebSocketChannels(Channels):
     """Channels over a WebSocket. Raises StatusError for a bad handshake."""
 
-    def __init__(self, request: http.Request, wanted: Wanted) -> None:
-        super().__init__(request, wanted)
-        self._socket = WSConnection(ConnectionType.SERVER)
-        try:
-            self._socket.initiate_upgrade_connection(list(request.scope["headers"]), request.path)
-            (asked,) = self._socket.events()
-        except RemoteProtocolError as error:
-            raise bad_request_error(f"no WebSocket: {error}") from None
-        assert isinstance(asked, Request)
-        offered = [one for one in asked.subprotocols if one.endswith(_PROTOCOL)]
+    def __init__(self, scope: Mapping[str, Any], wanted: Wanted) -> None:
+        super().__init__(scope, wanted)
+        self._socket, subprotocols = handshake(scope)
+        offered = [one for one in subprotocols if one.endswith(_PROTOCOL)]
         chosen = next((one for one in _SOCKET_PROTOCOLS if one in offered), None)
         if offered and chosen is None:
             raise bad_request_error(f"unsupported protocols {', '.join(offered)}: use {_SOCKET_PROTOCOLS[0]}")
@@ -167,6 +162,8 @@ class WebSocketChannels(Channels):
             await self._take(message[1:])
         elif message[:2] == bytes([_CLOSE, STDIN]):
             await self._take(None)
+        elif message[:1] == bytes([RESIZE]) and self.sizes is not None:
+            await self.sizes.put(message[1:])
 
     async def write(self, channel: int, data: bytes) -> None:
         """Send one message."""
@@ -188,9 +185,9 @@ class WebSocketChannels(Channels):
 class SpdyChannels(Channels):
     """Channels over SPDY/3.1. Raises StatusError for a client without a common protocol."""
 
-    def __init__(self, request: http.Request, wanted: Wanted) -> None:
-        super().__init__(request, wanted)
-        given = [value.decode("latin-1") for name, value in request.scope["headers"] if name.lower() == _SPDY_HEADER]
+    def __init__(self, scope: Mapping[str, Any], wanted: Wanted) -> None:
+        super().__init__(scope, wanted)
+        given = [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == _SPDY_HEADER]
         offered = [one.strip() for value in given for one in value.split(",")]
         chosen = next((one for one in offered if one in _SPDY_PROTOCOLS), None)
         if offered and chosen is None:
@@ -262,15 +259,27 @@ class SpdyChannels(Channels):
         await asyncio.sleep(0)
 
 
-def channels_for(request: http.Request, wanted: Wanted) -> Channels:
+def handshake(scope: Mapping[str, Any]) -> tuple[WSConnection, list[str]]:
+    """The WebSocket that a client asks for, and the subprotocols that it offers. Raises StatusError."""
+    socket = WSConnection(ConnectionType.SERVER)
+    try:
+        socket.initiate_upgrade_connection(list(scope["headers"]), scope["path"])
+        (asked,) = socket.events()
+    except RemoteProtocolError as error:
+        raise bad_request_error(f"no WebSocket: {error}") from None
+    assert isinstance(asked, Request)
+    return socket, asked.subprotocols
+
+
+def channels_for(scope: Mapping[str, Any], wanted: Wanted) -> Channels:
     """The channels in the protocol that a client asks for. Raises StatusError."""
-    if HIJACK not in (request.scope.get("extensions") or {}):
+    if HIJACK not in (scope.get("extensions") or {}):
         raise bad_request_error("a connection in this process can not be upgraded: use the server's socket")
     if not (wanted.stdin or wanted.stdout or wanted.stderr):
         raise bad_request_error("you must specify at least 1 of stdin, stdout, stderr")
-    protocol = request.header(b"upgrade").lower()
+    protocol = next((value for name, value in scope["headers"] if name == b"upgrade"), b"").decode("latin-1").lower()
     if protocol == "websocket":
-        return WebSocketChannels(request, wanted)
+        return WebSocketChannels(scope, wanted)
     if protocol == "spdy/3.1":
-        return SpdyChannels(request, wanted)
+        return SpdyChannels(scope, wanted)
     raise bad_request_error(f'unable to upgrade: protocol "{protocol[:40]}": use a WebSocket or SPDY/3.1')
