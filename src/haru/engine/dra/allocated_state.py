@@ -281,11 +281,6 @@ class AllocatedState:
         pools, held = _recorded(allocations, base.use)
         return base._changed_to(pools, held)
 
-    def uses_with(self, allocations: Sequence[tuple[str, Obj]], pools: Iterable[PoolKey]) -> tuple[PoolUse, ...]:
-        """What is taken of some pools once claims that hold nothing hold these allocations."""
-        found, _ = _recorded(allocations, self.use)
-        return tuple([found.get(pool) or self.use(pool) for pool in pools])
-
     def without_device(self, device: DeviceId) -> AllocatedState:
         """The state in which nobody holds the device as a whole."""
         key = PoolKey(device.driver, device.pool)
@@ -351,6 +346,11 @@ class AllocatedState:
             for pool, use in self._pools.items()
             for name, holders in use.devices.items()
         }
+
+
+def uses_with(uses: Mapping[PoolKey, PoolUse], allocations: Sequence[tuple[str, Obj]]) -> Mapping[PoolKey, PoolUse]:
+    """What is taken of some pools once claims that hold nothing hold these allocations of them."""
+    return {**uses, **_recorded(allocations, uses.__getitem__)[0]}
 
 
 def claim_key(claim: Obj) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 from weakref import ref
 
-from haru.engine.dra.allocated_state import AllocatedState
+from haru.engine.dra.allocated_state import AllocatedState, PoolUse, uses_with
 from haru.engine.dra.model.model import PoolKey
 from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.equivalence.node_device_classes import ClassifiedNode, classified_nodes_of
@@ -59,6 +59,8 @@ class Overlay:
         """Tentative allocations that `_allocated` lacks."""
         self._waiting_on: dict[str, list[tuple[str, Obj]]] | None = {}
         """The same by the one node that sees the devices; None where that does not tell all of them."""
+        self._uses_on: dict[str, tuple[PoolUse, ...]] = {}
+        """By node: what is taken of its pools, with what was taken out of `_waiting_on` for that."""
         if snapshot.next_pass is not None:
             self.next_pass = Overlay(snapshot.next_pass)
             self._allocated = snapshot.allocated.and_also(self.next_pass.allocated)
@@ -85,7 +87,7 @@ class Overlay:
         if self._not_recorded:
             self._allocated = self._allocated.with_allocations(self._not_recorded)
             self._not_recorded = []
-        self._waiting_on = {}
+        self._waiting_on, self._uses_on = {}, {}
         return self._allocated
 
     @property
@@ -129,11 +131,13 @@ class Overlay:
         known = classified_nodes_of(snapshot.classified_nodes, name)
         if known is None or classes is None or self.next_pass is not None:
             return None
-        if self._waiting_on is None:
-            allocated, waiting = self.allocated, list[tuple[str, Obj]]()
-        else:
-            allocated, waiting = self._allocated, self._waiting_on.get(name) or []
-        return classes.with_uses(known, allocated.uses_with(waiting, [view.key for view in known.views]))
+        allocated = self._allocated if self._waiting_on is not None else self.allocated
+        uses = self._uses_on.get(name) or tuple([allocated.use(view.key) for view in known.views])
+        waiting = self._waiting_on.pop(name, None) if self._waiting_on else None
+        if waiting is not None:
+            found = uses_with(dict(zip([view.key for view in known.views], uses, strict=True)), waiting)
+            uses = self._uses_on[name] = tuple(found.values())
+        return classes.with_uses(known, uses)
 
     def changed_since(self, before: Mapping[str, NodeInfo]) -> set[str]:
         """Return the nodes of the snapshot that differ from `before`. Many readers ask; it is computed once."""
