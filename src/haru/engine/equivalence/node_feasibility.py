@@ -135,16 +135,18 @@ class ScoreIndex:
     def _totals(self, *, whole: bool = False) -> dict[ScoreKey, int]:
         """Return the scores of the keys, `whole` or without the parts that are equal for all."""
         keys = self._open()
+        counts = list(map(len, map(self._members.__getitem__, keys)))
         totals = [0] * len(keys)
         for scorer, parts in zip(self._scorers, zip(*keys, strict=True), strict=False):
             if not whole and parts.count(parts[0]) == len(parts):
                 continue
-            sizes: dict[Hashable, int] = dict.fromkeys(parts, 0)
-            for part, key in zip(parts, keys, strict=True):
-                sizes[part] += len(self._members[key])
-            scores = scorer.scores(list(sizes), list(sizes.values()))
-            weighted = {part: scorer.weight * score for part, score in zip(sizes, scores, strict=True)}
-            totals = [total + weighted[part] for total, part in zip(totals, parts, strict=True)]
+            sizes = dict(zip(parts, counts, strict=True))
+            if len(sizes) < len(parts):
+                sizes = dict.fromkeys(parts, 0)
+                for part, count in zip(parts, counts, strict=True):
+                    sizes[part] += count
+            scores = dict(zip(sizes, scorer.scores(list(sizes), list(sizes.values())), strict=True))
+            totals = [total + scorer.weight * scores[part] for total, part in zip(totals, parts, strict=True)]
         return dict(zip(keys, totals, strict=True))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter, is_not
 
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.podgroup.gang_pre_enqueue import GROUP_UNSCHEDULABLE, WAITING
@@ -24,9 +25,9 @@ from haru.engine.state.decision import (
     Status,
 )
 from haru.engine.state.pod_info import PodInfo
-from haru.kube.meta import Obj
 
 GANG_PLUGIN = "GangScheduling"
+_POD, _POD_KEY = attrgetter("pod"), attrgetter("pod.key")
 
 Outcome = Placed | Unschedulable
 
@@ -114,7 +115,7 @@ def nominated(
 ) -> Decision:
     """Nominate every placed member; messages and reasons stay those of the refused decision."""
     known: Sequence[MemberDecision] = refused.members
-    if len(known) != len(outcomes) or any(m.pod is not o.pod.key for m, o in zip(known, outcomes, strict=True)):
+    if len(known) != len(outcomes) or any(map(is_not, map(_POD, known), map(_POD_KEY, outcomes))):
         before = {member.pod: member for member in known}
         known = [before[outcome.pod.key] for outcome in outcomes]
     members = []
@@ -139,7 +140,12 @@ def placed(outcome: Placed, *, refused: MemberDecision | None = None) -> MemberD
         outcome.pod.key,
         "scheduled" if refused is None else "nominated",
         outcome.node,
-        tuple([_allocation(use, allocation) for use, allocation in outcome.allocations]),
+        tuple(
+            [
+                ClaimAllocation(*_identity(use), allocation, use.reserve_for, use.claim if use.made_for else None)
+                for use, allocation in outcome.allocations
+            ]
+        ),
         tuple([ClaimReservation(*_identity(use), use.reserve_for) for use in outcome.joined]) if outcome.joined else (),
         refused.reasons if refused is not None else (),
         refused.message if refused is not None else "",
@@ -147,10 +153,6 @@ def placed(outcome: Placed, *, refused: MemberDecision | None = None) -> MemberD
         extended=_extended(outcome) if outcome.extended_claim is not None else None,
         claimed=outcome.claimed,
     )
-
-
-def _allocation(use: ClaimUse, allocation: Obj) -> ClaimAllocation:
-    return ClaimAllocation(*_identity(use), allocation, use.reserve_for, use.claim if use.made_for else None)
 
 
 def _extended(outcome: Placed) -> ExtendedClaim | None:

@@ -8,6 +8,7 @@ Source: our own; kube-scheduler's opportunistic batching (KEP-5598) has the same
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.equal_demands import EqualDemands
@@ -20,6 +21,7 @@ from haru.kube.meta import Obj
 
 _TOPIC = "equal members"
 _MAX_GROUPS = 4
+_PIECES = attrgetter("nominated_node", "shape", "claims", "images")
 
 
 class EqualMembers:
@@ -76,11 +78,18 @@ def members_with_demands(
 
 def _runs(members: Sequence[PodInfo]) -> list[EqualMembers]:
     found: list[EqualMembers] = []
-    begin = 0
+    # Most are equal in all of this, and are not compared piece by piece.
+    pieces = list(
+        zip(map(_PIECES, members), [pod.obj["metadata"].get("ownerReferences") for pod in members], strict=True)
+    )
+    begin, first, alone = 0, pieces[0], bool(members[0].nominated_node)
     for number in range(1, len(members) + 1):
+        if number < len(members) and not alone and pieces[number] == first:
+            continue
         if number == len(members) or not _equal(members[begin], members[number]):
             found.append(EqualMembers(members[begin:number]))
-            begin = number
+            if number < len(members):
+                begin, first, alone = number, pieces[number], bool(members[number].nominated_node)
     return found
 
 

@@ -131,20 +131,22 @@ def _preempt(snapshot: Snapshot, refused: Decision, preemptor: Preemptor) -> Dec
 
 def members_of(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
     """Return the pods to decide, in scheduling order."""
-    members: list[PodInfo] = []
-    last: list[PodInfo] = snapshot.decision_cache.get_or_compute("last pod", None, list)
+    waiting: list[PodInfo] = []
     for obj, known in zip(pods, values_of(snapshot.pods, map(namespaced_name, pods)), strict=True):
         info = known if known is not None and known.obj is obj and not known.node else PodInfo.of(obj)
         placed = info.node or (known is not info and known is not None and known.node and known.key.uid == info.key.uid)
-        if placed or info.terminal or info.deleting:
-            continue
-        # Equal pods share the parsed parts of the first one, also in the next decision.
-        if last:
-            info.read_as(last[0])
+        if not (placed or info.terminal or info.deleting):
+            waiting.append(info)
+    # Equal pods share the parsed parts of the first one, also in the next decision.
+    last: list[PodInfo] = snapshot.decision_cache.get_or_compute("last pod", None, list)
+    if last:
+        last[0].lend_decoded(waiting[:1])
+    for number, info in enumerate(waiting):
         if not info.gated:
-            if not members:
-                last[:] = [info]
-            members.append(info)
+            info.lend_decoded(waiting[number + 1 :])
+            last[:] = [info]
+            break
+    members = [info for info in waiting if not info.gated]
     # Among equal priorities nominated pods come first, so that no sibling takes their place.
     nominated = snapshot.pod_index.nominations
     if not nominated and not any(map(attrgetter("nominated_node"), members)):

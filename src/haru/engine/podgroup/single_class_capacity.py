@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
-from operator import floordiv, ge, methodcaller, sub
+from operator import floordiv, ge, methodcaller
 from weakref import ref
 
 from haru.engine.dra.allocated_state import AllocatedState
@@ -128,9 +128,10 @@ class SingleClassCapacity:
 
     def subtract(self, free: list[int], pods: Collection[PodInfo]) -> None:
         """Subtract the amounts that pods take."""
-        freed = [0] * len(free)
-        self.add(freed, pods)
-        free[:] = map(sub, free, freed)
+        usages = [pod.usage for pod in pods]
+        for index, amount_of in enumerate(self._amounts_of):
+            free[index] -= sum(map(amount_of, usages))
+        free[-1] -= len(usages)
 
     def is_plain(self, occupancy: NodeOccupancy) -> bool:
         """Tell whether arithmetic counts the members of the node; else it has to be filtered."""
@@ -193,7 +194,12 @@ class SingleClassCapacity:
             most = min(most, (device_classes.wanted & ~taken).bit_count() // self.least)
         if not most or not self.is_feasible(occupancy.info):
             return 0
-        key = (device_classes.kind, *[(mask & ~taken).bit_count() for mask in device_classes.masks])
+        masks, free_devices = device_classes.masks, ~taken
+        key: Hashable
+        if len(masks) == 1:
+            key = device_classes.kind, (masks[0] & free_devices).bit_count()
+        else:
+            key = (device_classes.kind, *[(mask & free_devices).bit_count() for mask in masks])
         served = self._results.served.get(key)
         if served is None:
             served = self._results.served[key] = _Served()

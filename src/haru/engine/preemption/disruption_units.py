@@ -49,6 +49,9 @@ class DisruptionUnit:
     @cached_property
     def rank(self) -> Rank:
         """Return the importance, smaller first: priority, whole group before single pod, group size, start, name."""
+        if self.group is None and len(self.pods) == 1:
+            (pod,) = self.pods
+            return -self.priority, True, 0, pod.run_deadline.started, pod.key.path
         size = len(self.pods) if self.group is not None else 0
         return -self.priority, self.group is None, -size, self.started, self.pods[0].key.path
 

@@ -7,7 +7,7 @@ Source: kube-scheduler's PodInfo and Resource, as behaviour.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
@@ -119,18 +119,6 @@ _OF_SPEC = frozenset({*_READ_ONCE, *_TAKEN, "claims", "group"})
 """What is read of a spec, and where no part of a status counts, too, of nothing else."""
 _RESIZED = frozenset({"containerStatuses", "initContainerStatuses", "resources", _DEVICES_TAKE})
 """Members of a status that the request, or what is used of a node, depends on."""
-
-
-def _same_spec(one: PodInfo, other: PodInfo) -> bool:
-    if not (_RESIZED.isdisjoint(one.status) and _RESIZED.isdisjoint(other.status)):
-        return False
-    spec, others = one.spec, other.spec
-    if len(spec) != len(others):
-        return False
-    volumes = spec.get("volumes")
-    if volumes and any(volume.get("ephemeral") for volume in volumes):
-        return False
-    return spec == others or {**spec, **_NOTHING_READ} == {**others, **_NOTHING_READ}
 
 
 def _asks_for_both(container: Mapping[str, Any]) -> bool:
@@ -400,16 +388,24 @@ class PodInfo:
         ]
         return json.dumps(parts, sort_keys=True)
 
-    def read_as(self, other: PodInfo) -> None:
-        """Take over the decoded fields of another pod with an equal spec, as most pods of a gang have."""
-        known = self.__dict__
-        if all(map(known.__contains__, _READ_ONCE)):
+    def lend_decoded(self, pods: Sequence[PodInfo]) -> None:
+        """Let pods with an equal spec, as most pods of a gang have, take over the decoded fields."""
+        spec, node, namespace = self.spec, self.node, self.key.namespace
+        volumes = spec.get("volumes") or ()
+        if self.claimed or not _RESIZED.isdisjoint(self.status) or any(volume.get("ephemeral") for volume in volumes):
             return
-        at_one_place = self.node == other.node and not (self.claimed or other.claimed)
-        if at_one_place and self.key.namespace == other.key.namespace and _same_spec(self, other):
-            known.update(other._read)
-            if self.spec.get("resourceClaims") == other.spec.get("resourceClaims"):
-                known["claims"] = other.claims
+        for pod in pods:
+            known, own = pod.__dict__, pod.spec
+            if all(map(known.__contains__, _READ_ONCE)):
+                continue
+            if pod.node != node or pod.claimed or pod.key.namespace != namespace or not _RESIZED.isdisjoint(pod.status):
+                continue
+            if own == spec:
+                known.update(self._read, claims=self.claims)
+            elif len(own) == len(spec) and {**own, **_NOTHING_READ} == {**spec, **_NOTHING_READ}:
+                known.update(self._read)
+                if own.get("resourceClaims") == spec.get("resourceClaims"):
+                    known["claims"] = self.claims
 
     @cached_property
     def _read(self) -> Mapping[str, Any]:

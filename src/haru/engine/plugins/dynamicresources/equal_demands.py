@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from operator import methodcaller
 
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse, claim_name, consumer
@@ -18,6 +18,8 @@ from haru.engine.state.decision import Reason
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 from haru.kube.meta import Obj, controller_uid_of
+
+_SPEC = methodcaller("get", "spec")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,21 +86,25 @@ def _own_claims(
     overlay: Overlay, pods: Sequence[PodInfo], like: Sequence[ClaimUse]
 ) -> list[tuple[ClaimUse, ...]] | None:
     """Return the claims of each pod, which have yet to be allocated; None unless they are like these."""
-    entries = [(pod, entry, claim_name(pod, entry)) for pod in pods for entry in pod.claims]
-    paths = [f"{pod.key.namespace}/{name}" for pod, _, name in entries]
+    entries = [(pod, entry) for pod in pods for entry in pod.claims]
+    names = [claim_name(pod, entry) for pod, entry in entries]
+    paths = [f"{pod.key.namespace}/{name}" for (pod, _), name in zip(entries, names, strict=True)]
     in_flight = overlay.snapshot.claim_index.in_flight
     if (overlay.allocates and any(map(overlay.allocation, paths))) or (
         in_flight and any(p in in_flight for p in paths)
     ):
         return None
+    claims = [claim for claim in values_of(overlay.snapshot.claims, paths) if claim is not None]
+    if None in names or len(claims) < len(paths):
+        return None
+    if [*map(_SPEC, claims)] != [other.claim.get("spec") for other in like] * len(pods):
+        return None
     uses: list[ClaimUse] = []
-    specs = cycle([other.claim.get("spec") for other in like])
-    claims = values_of(overlay.snapshot.claims, paths)
-    for (pod, entry, name), spec, path, claim in zip(entries, specs, paths, claims, strict=False):
-        if name is None or claim is None or claim.get("spec") != spec or (claim.get("status") or {}).get("allocation"):
+    for (pod, entry), path, claim in zip(entries, paths, claims, strict=True):
+        status = claim.get("status")
+        if (status and status.get("allocation")) or claim["metadata"].get("deletionTimestamp"):
             return None
-        is_made = not entry.claim_name  # for this pod, from a template
-        if claim["metadata"].get("deletionTimestamp") or (is_made and controller_uid_of(claim) != pod.key.uid):
-            return None
+        if not entry.claim_name and controller_uid_of(claim) != pod.key.uid:
+            return None  # it was made from a template, for another pod
         uses.append(ClaimUse(path, claim, consumer(pod, None)))
     return list(zip(*[iter(uses)] * len(like), strict=True))

@@ -84,8 +84,10 @@ def _group_claim(entry: PodClaim, group: Obj | None) -> Obj | None:
 
 def claim_name(pod: PodInfo, entry: PodClaim) -> str | None:
     """Return the name of the claim of a pod's entry; None if there is none, or none yet."""
-    found = _named(pod, entry)
-    return None if isinstance(found, Reason) else found[0]
+    if entry.claim_name:
+        return entry.claim_name
+    made = _status_of(pod, entry) if entry.template_name else None
+    return made.get("resourceClaimName") if made is not None else None
 
 
 def _named(pod: PodInfo, entry: PodClaim) -> tuple[str | None, bool] | Reason:
@@ -95,11 +97,20 @@ def _named(pod: PodInfo, entry: PodClaim) -> tuple[str | None, bool] | Reason:
     if not entry.template_name:
         message = f'pod "{pod.key.path}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
         return Reason("ClaimNotCreated", message, {"podClaim": entry.name})
-    for status in pod.status.get("resourceClaimStatuses") or ():
-        if status.get("name") == entry.name:
-            return status.get("resourceClaimName"), True
+    made = _status_of(pod, entry)
+    if made is not None:
+        return made.get("resourceClaimName"), True
     message = f'pod "{pod.key.path}": ResourceClaim not created yet'
     return Reason("ClaimNotCreated", message, {"podClaim": entry.name, "template": entry.template_name})
+
+
+def _status_of(pod: PodInfo, entry: PodClaim) -> Obj | None:
+    """Return the entry of the pod's status that names the claim made from a template."""
+    for status in pod.status.get("resourceClaimStatuses") or ():
+        if status.get("name") == entry.name:
+            found: Obj = status
+            return found
+    return None
 
 
 def _use(snapshot: ClusterView, pod: PodInfo, name: str, *, generated: bool, group: Obj | None) -> ClaimUse | Reason:
