@@ -657,3 +657,13 @@ async def test_definition_without_status_keeps_its_stored_version(api: Caller) -
     live = await api.get(f"{DEFINITIONS}/{NAME}")
     answer = await api("PUT", f"{DEFINITIONS}/{NAME}/status?dryRun=All", {**live, "status": None})
     assert answer.json["status"] == {**answer.json["status"], "storedVersions": ["v1"]}
+
+
+async def test_watch_shows_a_definition_go_without_another_request(api: Caller) -> None:
+    await define(api)
+    stream = await api.stream(f"{DEFINITIONS}?watch=1&fieldSelector=metadata.name%3D{NAME}")
+    await api("DELETE", f"{DEFINITIONS}/{NAME}")
+    seen = []
+    while "DELETED" not in seen:
+        seen.append((await stream.next(10))["type"])
+    await stream.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+
 from haru.apiserver.admission.dynamic.registry import DynamicPlugins
 from haru.apiserver.admission.plugins import Admission
 from haru.apiserver.admission.pod_security import PodSecurity
@@ -29,6 +32,20 @@ from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.serving_address import ServingAddress
 from haru.apiserver.start_retry import until_store_answers
 from haru.apiserver.streams import OpenStreams
+from haru.kube.custom.definitions import GROUP, PLURAL
+from haru.kube.errors import StatusError
+from haru.storage import Compacted, StoreError
+
+FOLLOW_SECONDS = 60.0
+FOLLOW_PAUSE_SECONDS = 1.0
+_WITH_STATUS = (
+    (GROUP, PLURAL),
+    ("apiregistration.k8s.io", "apiservices"),
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"),
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+)
+"""What the server itself gives a status to, or lets go."""
+_LOG = logging.getLogger("haru.apiserver")
 
 
 class StoredConfiguration:
@@ -37,7 +54,7 @@ class StoredConfiguration:
     def __init__(
         self, loopback: Loopback, authorizer: Authorizer, dynamic: DynamicPlugins, aggregator: Aggregator
     ) -> None:
-        self._store = loopback.objects.store
+        self._store, self._served = loopback.objects.store, loopback.objects.served
         self._authorizer = authorizer
         self._definitions = Definitions(loopback)
         self._flow_schemas = FlowSchemaStatus(loopback)
@@ -45,6 +62,7 @@ class StoredConfiguration:
         self.aggregator = aggregator
         self._revision = -1
         """The revision at which the last request was routed."""
+        self._following: list[asyncio.Task[None]] = []
 
     async def start(self, limits: NamespaceLimits) -> None:
         """Read everything, and follow it from there."""
@@ -54,6 +72,8 @@ class StoredConfiguration:
         await self.dynamic.start()
         await limits.start()
         await self.aggregator.start()
+        prefixes = [self._served.preferred(*each).prefix("") for each in _WITH_STATUS]
+        self._following = [asyncio.create_task(self._follow(each), name=f"haru apiserver: {each}") for each in prefixes]
 
     @property
     def is_current(self) -> bool:
@@ -69,8 +89,26 @@ class StoredConfiguration:
         await self.aggregator.refresh()
         self._revision = revision
 
+    async def _follow(self, prefix: str) -> None:
+        """Take changes in that no request comes after: who watches is to see what the server makes of them."""
+        watch = self._store.watch(prefix, self._store.revision)
+        while True:
+            await watch.wait(FOLLOW_SECONDS)
+            try:
+                watch.pending()
+                await self.refresh()
+            except Compacted:
+                watch.close()
+                watch = self._store.watch(prefix, self._store.revision)
+            except (StoreError, StatusError) as error:
+                _LOG.warning("changes of %s could not be taken in: %s", prefix, error)
+                await asyncio.sleep(FOLLOW_PAUSE_SECONDS)
+
     async def stop(self) -> None:
         """End the work that changes of the store have begun."""
+        for task in self._following:
+            task.cancel()
+        await asyncio.gather(*self._following, return_exceptions=True)
         await self.aggregator.stop()
         self._flow_schemas.stop()
         await self._definitions.stop()
