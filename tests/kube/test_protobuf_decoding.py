@@ -220,6 +220,10 @@ def test_json_in_protobuf_envelope_is_decoded() -> None:
         (envelope("apps/v1", "ControllerRevision", message((2, message((1, "{"))))), "raw JSON inside the object"),
         (envelope("v1", "Pod", b"[" * 99999 + b"]" * 99999, (4, "application/json")), "nested too deeply"),
         (envelope("v1", "Pod", b"[]", (4, "application/json")), "the JSON in the envelope is not an object"),
+        (
+            envelope("v1", "Node", message((3, message((1, entry("cpu", message((1, "")))))))),
+            "quantities must match the regular expression",
+        ),
         (envelope("v1", "Pod", b"", (3, "gzip")), 'content encoding "gzip" is not supported'),
     ],
 )  # fmt: skip

@@ -24,7 +24,7 @@ from typing import Any
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
-from haru.kube.quantity import Quantity, parse_quantity
+from haru.kube.quantity import are_thousandths, canonical_quantity, in_thousandths, parse_quantity
 from haru.kube.repeated_names import unknown_field
 from haru.kube.schema import SCALARS, SCHEMA_OF_JSON, SCHEMAS_IN_JSON, Field, MessageType, message_type
 
@@ -142,15 +142,6 @@ def cannot_handle(kind: Kind, why: str) -> StatusError:
 # --- the fast pass: is there anything to do? -------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=8192)
-def _canonical_quantity(text: str) -> str:
-    """The text that Go would write for it, or an empty text when it is no quantity."""
-    try:
-        return str(parse_quantity(text))
-    except ValueError:
-        return ""
-
-
 @lru_cache(maxsize=1024)
 def _is_instant(text: str) -> bool:
     """Whether a text of the right form is a real date and time."""
@@ -162,19 +153,12 @@ def _is_instant(text: str) -> bool:
 
 
 def _is_quantity(value: Any) -> bool:
-    return type(value) is str and _canonical_quantity(value) == value != ""
+    return type(value) is str and canonical_quantity(value) == value != ""
 
 
 def _is_rounded(quantities: Any) -> bool:
-    """Whether a ResourceList is as 1.36 keeps it: in thousandths at least."""
-    if type(quantities) is not dict:
-        return False
-    return all(_is_quantity(text) and not text.endswith(_SMALLER) for text in quantities.values())
-
-
-def _rounded(quantities: Obj) -> Obj:
-    found = {name: parse_quantity(text) for name, text in quantities.items()}
-    return {name: str(Quantity(one.milli() * 10**6, one.format)) for name, one in found.items()}
+    """Whether a ResourceList is as 1.36 keeps it."""
+    return type(quantities) is dict and all(map(_is_quantity, quantities.values())) and are_thousandths(quantities)
 
 
 def _is_resource_list(field: Field, of: MessageType) -> bool:
@@ -197,7 +181,6 @@ def _is_string_list(value: Any) -> bool:
     return type(value) is list and all(type(item) is str for item in value)
 
 
-_SMALLER = ("u", "n", "e-6", "e-9")
 _CHECKS: dict[str, Check] = {
     "string": lambda v: type(v) is str,
     "bool": lambda v: v is True or v is False,
@@ -311,7 +294,9 @@ class Walk:
                     if inner is None:
                         continue
                 found = self.field(inner, field, inner_path, inner_go, target.short_name)
-                pruned[name] = _rounded(found) if found is not None and _is_resource_list(field, target) else found
+                pruned[name] = (
+                    in_thousandths(found) if found is not None and _is_resource_list(field, target) else found
+                )
         return pruned
 
     def field(self, value: Any, field: Field, path: str, go_path: str, owner: str) -> Any:

@@ -8,6 +8,7 @@ becomes a request for nothing. Source: k8s.io/apimachinery `api/resource`, as be
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache, total_ordering
 from typing import Final, Literal
 
@@ -194,3 +195,28 @@ def _decimal_exponent(suffix: str) -> tuple[Format, int]:
 
 
 ZERO: Final = Quantity(0)
+
+
+# --- the texts of a ResourceList -------------------------------------------------------------------------------------
+
+_SMALLER: Final = ("u", "n", "e-6", "e-9")
+
+
+@lru_cache(maxsize=8192)
+def canonical_quantity(text: str) -> str:
+    """The text that Go would write for it, or an empty text when it is no quantity."""
+    try:
+        return str(parse_quantity(text))
+    except ValueError:
+        return ""
+
+
+def are_thousandths(quantities: Mapping[str, str]) -> bool:
+    """Whether none of these canonical texts is finer than 1.36 keeps a ResourceList."""
+    return not any(text.endswith(_SMALLER) for text in quantities.values())
+
+
+def in_thousandths(quantities: Mapping[str, str]) -> dict[str, str]:
+    """Quantities as 1.36 keeps a ResourceList: rounded up to thousandths."""
+    found = {name: parse_quantity(text) for name, text in quantities.items()}
+    return {name: str(Quantity(one.milli() * 10**6, one.format)) for name, one in found.items()}

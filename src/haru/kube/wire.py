@@ -27,6 +27,7 @@ from typing import Any
 from haru.kube.errors import bad_request_error, unsupported_media_type_error
 from haru.kube.kinds import by_kind
 from haru.kube.meta import Obj
+from haru.kube.quantity import parse_quantity
 from haru.kube.schema import Field, MessageType, message_type
 
 Wire = tuple[int, int | bytes]  # wire type, value
@@ -196,6 +197,10 @@ def _quantity(wire: Wire) -> str:
     for number, value in _fields(_bytes(wire)):
         if number == 1:
             text = _string(value)
+            try:
+                parse_quantity(text)
+            except ValueError as error:
+                raise _MalformedError(str(error)) from None
     return text or "0"
 
 

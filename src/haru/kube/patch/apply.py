@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from haru.kube.errors import StatusError, bad_request_error
+from haru.kube.kinds import by_kind
 from haru.kube.meta import Obj
 from haru.kube.patch import last_applied, managers
 from haru.kube.patch.fieldset import FieldSet, less, parsed, path_text
@@ -144,9 +145,13 @@ def track_update(old: Obj | None, new: Obj, write: ManagedWrite) -> Obj:
         return _with_managed_fields(new, [])
     present = (old.get("metadata") or {}).get("managedFields") if old is not None else None
     entries: Sequence[Obj] = ()
+    is_given = False
     if given and not write.subresource and given != present:
         entries = managers.write(managers.read(given))
-    if not entries:
+        is_given = bool(entries)
+        if is_given:
+            entries = given = [one for one in entries if _is_of_its_version(one, write)]
+    if not is_given:
         entries, given = managers.as_written(present), present
         if old is not None and not entries:
             return _with_managed_fields(new, [])
@@ -162,6 +167,12 @@ def track_update(old: Obj | None, new: Obj, write: ManagedWrite) -> Obj:
     if not changed and not removed:
         return _with_managed_fields(new, given or [])
     return _with_managed_fields(new, managers.updated(entries, owner, write.now, changed, removed))
+
+
+def _is_of_its_version(entry: Obj, write: ManagedWrite) -> bool:
+    """Whether the kind has the version of an entry: one that says otherwise is of no use to anybody."""
+    kind = write.message_type.short_name
+    return by_kind(write.api_version, kind) is None or by_kind(entry["apiVersion"], kind) is not None
 
 
 def _is_reset(entries: Sequence[Mapping[str, Any]] | None) -> bool:

@@ -107,7 +107,8 @@ def _merge_key(result: Obj, key: str, value: Any, field: Field | None) -> None:
     elif isinstance(value, list) and isinstance(present, list) and _merges(field):
         result[key] = _merge_list(present, value, field)
     else:
-        cleaned = _without_directives(value)
+        # What replaces something of its own type is taken with its nulls, and judged with them, as in 1.36.
+        cleaned = _without_directives(value, nulls=type(value) is type(present))
         if cleaned is _DELETED:
             result.pop(key, None)
         else:
@@ -140,29 +141,32 @@ class _Deleted:
 _DELETED: Final = _Deleted()
 
 
-def _without_directives(value: Any) -> Any:
-    """The value as it is stored where nothing was before: what has a directive goes with it, and nulls go."""
+def _without_directives(value: Any, nulls: bool = False) -> Any:
+    """The value as it is stored where nothing was before: what has a directive goes with it, and nulls go.
+
+    With `nulls` they stay.
+    """
     if not isinstance(value, dict | list):
         return value
     text = orjson.dumps(value)
     # Texts may have these as well, and are looked at again.
-    return value if b'"$' not in text and b"null" not in text else _cleaned(value)
+    return value if b'"$' not in text and (nulls or b"null" not in text) else _cleaned(value, nulls)
 
 
-def _cleaned(value: Any) -> Any:
+def _cleaned(value: Any, nulls: bool) -> Any:
     if isinstance(value, dict):
         if _PATCH in value:
             return _DELETED
         kept = {}
         for key, item in value.items():
-            if key == _RETAIN or key.startswith((_DELETE_FROM, _ORDER)) or item is None:
+            if key == _RETAIN or key.startswith((_DELETE_FROM, _ORDER)) or (item is None and not nulls):
                 continue
-            cleaned = _cleaned(item)
+            cleaned = _cleaned(item, nulls)
             if cleaned is not _DELETED:
                 kept[key] = cleaned
         return kept
     if isinstance(value, list):
-        cleaned_items = (_cleaned(item) for item in value)
+        cleaned_items = (_cleaned(item, nulls) for item in value)
         return [item for item in cleaned_items if item is not _DELETED]
     return value
 
@@ -257,7 +261,7 @@ def _merge_list(original: list[Any], patch: list[Any], field: Field | None) -> l
         index = where.get(_hashable(item[key]))
         if index is None:
             where[_hashable(item[key])] = len(merged)
-            merged.append(_without_directives(item))
+            merged.append(_without_directives(item, nulls=True))
         else:
             merged[index] = _merge_map(merged[index], item, message)
     return _ordered(merged, kept, [_hashable(item[key]) for item in changes], lambda item: _hashable(item.get(key)))

@@ -13,7 +13,7 @@ from haru.kube.custom.definitions import is_established, is_shared, schema_path,
 from haru.kube.custom.field_paths import field_at
 from haru.kube.custom.schema_checks import check_schema
 from haru.kube.custom.structural_checks import why_not_structural
-from haru.kube.errors import OMITTED, FieldError, duplicate, forbidden, invalid, not_supported, required, too_many
+from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required, too_many
 from haru.kube.meta import Obj
 from haru.kube.validation.common import immutable, same
 from haru.kube.validation.metadata import validate_fixed_name
@@ -140,9 +140,9 @@ def _versions(versions: Sequence[Obj], stored: Mapping[str, Obj | None], before:
                 yield invalid(f"{path}.schema.openAPIV3Schema", "", why)
             yield from _selectable(version, f"{place}.selectableFields", has_schema=has_schema, too_many_before=keeps)
     if len({version.get("name") for version in versions}) < len(versions):
-        yield invalid("spec.versions", OMITTED, "must contain unique version names")
+        yield invalid("spec.versions", versions, "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
-        yield invalid("spec.versions", OMITTED, "must have exactly one version marked as storage version")
+        yield invalid("spec.versions", versions, "must have exactly one version marked as storage version")
 
 
 def _has_status(versions: Sequence[Obj]) -> bool:

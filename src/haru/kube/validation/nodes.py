@@ -26,6 +26,10 @@ from haru.kube.validation.resources import quantity
 _FEATURE: Final = re.compile(r"[A-Z][a-zA-Z0-9]*(?:/[a-zA-Z][a-zA-Z0-9]*)*")
 _MAX_FEATURE: Final = 253
 _ONE_PER_FAMILY: Final = "may specify no more than one CIDR for each IP family"
+_UNREADABLE: Final = (
+    "invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{place}]: <nil> "
+    "(invalid CIDR address: {text})"
+)
 _CONFIGURATIONS: Final = ("assigned", "active", "lastKnownGood")
 
 
@@ -38,7 +42,7 @@ def validate_node(node: Obj) -> list[FieldError]:
     networks = items(spec, "podCIDRs")
     for index, network in enumerate(networks):
         found += each_message(f"spec.podCIDRs[{index}]", network, names.is_network(network))
-    return found + one_per_family("spec.podCIDRs", networks, _ONE_PER_FAMILY, ipaddress.ip_interface)
+    return found + one_per_family("spec.podCIDRs", networks, _ONE_PER_FAMILY, ipaddress.ip_interface, _UNREADABLE)
 
 
 def validate_node_update(new: Obj, old: Obj) -> list[FieldError]:
@@ -72,7 +76,10 @@ def _reports(node: Obj) -> list[FieldError]:
     for index, feature in enumerate(features):
         place = f"status.declaredFeatures[{index}]"
         if len(feature) > _MAX_FEATURE or not _FEATURE.fullmatch(feature):
-            why = "must start with an UpperCamelCase segment, and contain only alphanumeric characters and slashes"
+            why = (
+                "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature "
+                "or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+            )
             found.append(invalid(place, feature, f'invalid feature name "{feature}": {why}'))
         previous = features[index - 1] if index else ""
         if index and previous == feature:

@@ -33,6 +33,7 @@ _STATUSES: Final = (
     ("initContainerStatuses", "initContainers"),
     ("ephemeralContainerStatuses", "ephemeralContainers"),
 )
+_UNREADABLE: Final = "failed to check for dual stack with error:invalid IP[{place}]: {text}"
 _ONE_PER_FAMILY: Final = "may specify no more than one IP for each IP family"
 
 
@@ -196,21 +197,25 @@ def _addresses(status: Obj, before: Obj) -> list[FieldError]:
         known = [one.get("ip") or "" for one in items(before, name)]
         for index, ip in enumerate(given):
             found += address(f"{field}[{index}]", ip, known)
-        found += one_per_family(field, given, _ONE_PER_FAMILY, ipaddress.ip_address)
+        found += one_per_family(field, given, _ONE_PER_FAMILY, ipaddress.ip_address, _UNREADABLE)
     return found
 
 
-def one_per_family(field: str, given: Sequence[str], why: str, parse: Callable[[str], Any]) -> list[FieldError]:
-    """At most one address (or network) of IPv4 and one of IPv6."""
+def one_per_family(
+    field: str, given: Sequence[str], why: str, parse: Callable[[str], Any], unreadable: str
+) -> list[FieldError]:
+    """At most one address (or network) of IPv4 and one of IPv6; `unreadable`: told of the first that is none."""
     if len(given) < 2:
         return []
-    try:
-        if len({parse(one).version for one in given}) == len(given):
-            return []
-    except ValueError as problem:
-        internal = FieldError("InternalError", field, None, f"failed to check for dual stack with error:{problem}")
-        return [internal, invalid(field, list(given), why)]
-    return [invalid(field, list(given), why)]
+    families = set()
+    found = list[FieldError]()
+    for place, text in enumerate(given):
+        try:
+            families.add(parse(text).version)
+        except ValueError:
+            found = [FieldError("InternalError", field, None, unreadable.format(place=place, text=text))]
+            break
+    return found if not found and len(families) == len(given) else [*found, invalid(field, list(given), why)]
 
 
 def _container_statuses(status: Obj, spec: Obj) -> list[FieldError]:

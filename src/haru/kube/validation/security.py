@@ -123,7 +123,7 @@ def _seccomp(field: str, profile: Obj) -> list[FieldError]:
     place = f"{field}.localhostProfile"
     if kind != "Localhost":
         if path is not None:
-            found.append(invalid(place, path, "can only be set when seccomp type is Localhost"))
+            found.append(invalid(place, profile, "can only be set when seccomp type is Localhost"))
         return found
     if path is None:
         return [*found, required(place, "must be set when seccomp type is Localhost")]

@@ -31,7 +31,7 @@ from haru.kube.validation.selectors import validate_label_selector
 
 _MAX_PARAMETERS = 512
 _MAX_PARAMETER_BYTES = 256 * 1024
-_MAX_NODE_ID = 192
+_MAX_NODE_ID = 256
 _RECLAIM_POLICIES = ("Delete", "Retain")
 _BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
 _FS_GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
@@ -230,7 +230,7 @@ def validate_storage_capacity(capacity: Obj) -> list[FieldError]:
 
 def validate_storage_capacity_update(new: Obj, old: Obj) -> list[FieldError]:
     """A capacity stays that of its class and its nodes."""
-    return validate_label_selector("nodeTopology", new.get("nodeTopology")) + [
+    return validate_storage_capacity(new) + [
         invalid(name, new.get(name), "field is immutable")
         for name in ("nodeTopology", "storageClassName")
         if immutable(name, new.get(name), old.get(name))

@@ -46,8 +46,15 @@ def field_reference(field: str, reference: Obj, fields: Collection[str]) -> list
             return [required(f"{field}.{member}")]
     base, bracket, rest = path.partition("['")
     subscripted = bool(base and bracket and rest.endswith("']"))
-    if version != "v1" or (base not in _SUBSCRIPTABLE if subscripted else path not in (*_POD_FIELDS, "spec.host")):
-        return [invalid(f"{field}.fieldPath", path, f"error converting fieldPath: field label not supported: {path}")]
+    why = ""
+    if version != "v1":
+        why = f"unsupported pod version: {version}"
+    elif subscripted and base not in _SUBSCRIPTABLE:
+        why = f"field label does not support subscript: {path}"
+    elif not subscripted and path not in (*_POD_FIELDS, "spec.host"):
+        why = f"field label not supported: {path}"
+    if why:
+        return [invalid(f"{field}.fieldPath", path, f"error converting fieldPath: {why}")]
     if subscripted:
         key = rest[:-2].lower() if base == "metadata.annotations" else rest[:-2]
         return each_message(field, key, names.is_qualified_name(key))
