@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
-from api_caller import MAPS, PODS, Caller, config_map, pod
+from api_caller import MAPS, PODS, Caller, Obj, config_map, pod
+from custom_objects import DEFINITIONS, NAME, TRAININGS, define
 
 from haru.kube.custom.types import custom_kinds
 
@@ -308,3 +310,102 @@ async def test_log_of_a_pod_on_a_node_that_does_not_exist_is_not_found(api: Call
     answer = await api("GET", f"{PODS}/p/log")
     assert (answer.status, answer.json["message"]) == (404, 'pods "gone" not found')
     assert answer.json["details"] == {"name": "gone", "kind": "pods"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "left"),
+    [
+        ({"orphanDependents": False}, ["foregroundDeletion"]),
+        ({"orphanDependents": True}, ["orphan"]),
+        ({"propagationPolicy": "Foreground"}, ["foregroundDeletion"]),
+        ({}, []),
+    ],
+)
+async def test_namespace_is_deleted_in_the_foreground_where_others_are_not(api: Caller, policy: Obj, left: Any) -> None:
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "gone"}})
+    options = {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"], **policy}
+    answer = await api("DELETE", "/api/v1/namespaces/gone", options)
+    assert answer.json["metadata"].get("finalizers", []) == left
+
+
+async def test_definition_is_deleted_in_one_way(api: Caller) -> None:
+    await define(api)
+    options = {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"], "propagationPolicy": "Foreground"}
+    answer = await api("DELETE", f"{DEFINITIONS}/{NAME}", options)
+    assert answer.json["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+
+
+async def test_list_of_custom_resources_says_that_it_does_not_go_on(api: Caller) -> None:
+    await define(api)
+    for path in (TRAININGS, f"{TRAININGS}?fieldSelector=metadata.name%3Dx"):
+        assert (await api("GET", path)).json["metadata"]["continue"] == ""
+    partial = {"accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
+    assert "continue" not in (await api("GET", TRAININGS, **partial)).json["metadata"]
+
+
+async def test_empty_metadata_of_a_review_is_left_out(api: Caller) -> None:
+    metadata: Obj = {"name": "", "generateName": "", "labels": {}, "annotations": {}, "namespace": "x"}
+    review: Obj = {"kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1", "metadata": metadata}
+    review["spec"] = {"token": "x"}
+    answer = await api("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
+    assert list(answer.json["metadata"]) == ["managedFields"]
+    assert list(answer.json["metadata"]["managedFields"][0]["fieldsV1"]) == ["f:spec"]
+
+
+async def test_scale_is_shown_as_the_client_wants_it(api: Caller) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    made = await api.create(path, {"metadata": {"name": "d"}, "spec": spec})
+    partial = {"accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}
+    answer = await api("GET", f"{path}/d/scale", **partial)
+    names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    assert answer.json["kind"] == "PartialObjectMetadata"
+    assert answer.json["metadata"] == {name: made["metadata"][name] for name in names}
+
+
+async def test_exact_list_of_the_future_and_events_wait_for_nothing(api: Caller) -> None:
+    for path in (
+        f"{MAPS}?resourceVersion=99999999&resourceVersionMatch=Exact",
+        f"{NAMESPACE}/events?resourceVersion=99999999",
+    ):
+        answer = await asyncio.wait_for(api("GET", path), 2)
+        assert answer.status == 504 and "retryAfterSeconds" not in answer.json["details"]
+
+
+async def test_event_at_a_version_that_is_none_is_a_bad_request(api: Caller) -> None:
+    answer = await api("GET", f"{NAMESPACE}/events/x?resourceVersion=x")
+    assert (answer.status, answer.json["message"][:25]) == (400, "invalid resource version:")
+
+
+async def test_writer_is_warned_of_repeated_owners_even_if_he_was_too_late(api: Caller) -> None:
+    await api.create(MAPS, config_map("a"))
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "b", "uid": "u"}
+    body = {"metadata": {"ownerReferences": [owner, owner], "resourceVersion": "1"}}
+    answer = await api("PATCH", f"{MAPS}/a", body, type=MERGE)
+    assert answer.status == 409 and "contains duplicate entries" in answer.headers["warning"]
+
+
+async def test_object_that_goes_at_once_is_shown_as_it_was(api: Caller) -> None:
+    path = "/apis/resource.k8s.io/v1/deviceclasses"
+    await api.create(path, {"metadata": {"name": "c", "finalizers": ["orphan"]}, "spec": {}})
+    options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+    assert (await api("DELETE", f"{path}/c", options)).json["metadata"]["finalizers"] == ["orphan"]
+    assert (await api("GET", f"{path}/c")).status == 404
+
+
+async def test_ephemeral_containers_of_a_pod_come_with_its_own_metadata(api: Caller) -> None:
+    await api.create(PODS, pod("p"))
+    body = {"metadata": {"deletionGracePeriodSeconds": 5}}
+    answer = await api("PATCH", f"{PODS}/p/ephemeralcontainers", body, type=MERGE)
+    assert (answer.status, answer.json["details"]["causes"][0]["field"]) == (422, "metadata.deletionGracePeriodSeconds")
+
+
+async def test_owners_of_a_version_that_the_kind_has_not_are_dropped(api: Caller) -> None:
+    entry = {"manager": "m", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:handler": {}}}
+    path = "/apis/node.k8s.io/v1/runtimeclasses"
+    await api.create(path, {"metadata": {"name": "c"}, "handler": "h"})
+    for version, left in (("v1", []), ("node.k8s.io/v1", ["m"])):
+        body = {"metadata": {"managedFields": [{**entry, "apiVersion": version}]}}
+        answer = await api("PATCH", f"{path}/c", body, type=MERGE)
+        assert [one["manager"] for one in answer.json["metadata"].get("managedFields", [])] == left

@@ -13,6 +13,7 @@ from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.kube import yaml
 from haru.kube.json_form import served
+from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.serving import OBJECT
 from haru.storage import Record
@@ -138,8 +139,14 @@ def render_list(call: Call, objs: Sequence[Obj], metadata: Obj) -> Response:
         name, version = "PartialObjectMetadataList", f"meta.k8s.io/{version}"
         return render_plain(representation, {"kind": name, "apiVersion": version, "metadata": metadata, "items": parts})
     items = list(objs) if kind.custom is not None else [item(obj) for obj in objs]
+    metadata = list_metadata(kind, metadata)
     listed = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata, "items": items}
     return render_plain(representation, listed)
+
+
+def list_metadata(kind: Kind, metadata: Obj) -> Obj:
+    """The metadata of a list of whole objects: one of custom resources says that it does not go on, as in 1.36."""
+    return metadata if kind.custom is None else {"continue": "", **metadata}
 
 
 def render_plain(representation: Representation, obj: Obj, status: int = 200) -> Response:

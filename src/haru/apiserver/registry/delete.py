@@ -5,7 +5,7 @@ Source: k8s.io/apiserver `registry/rest` BeforeDelete and the pod strategy, as b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from haru.apiserver.apiextensions.reader import converted, lying, read_record
@@ -116,10 +116,12 @@ async def delete_one(call: Call, options: Options) -> Deletion:
             await call.chain.about_deletion(call, await converted(obj, kind), options.raw)
         marked = _marked(call, obj, options)
         removable = _is_removable(kind.group, kind.plural, marked)
+        if removable and _is_marked_alike(marked, obj):
+            marked = obj  # what goes at once is not written without finalizers first
         if call.dry_run:
             return Deletion(marked, removable)
         try:
-            if marked != obj and not (removable and _is_marked_alike(marked, obj)):
+            if marked != obj:
                 record = await _write(call, record, marked)
             if not removable:
                 return Deletion(recent(record), False)
@@ -131,7 +133,7 @@ async def delete_one(call: Call, options: Options) -> Deletion:
 
 
 def _is_marked_alike(marked: Obj, obj: Obj) -> bool:
-    """Whether only finalizers have gone: an object that goes at once is not written without them first."""
+    """Whether only finalizers have gone."""
     left, right = marked["metadata"], obj["metadata"]
     return all(left.get(name) == right.get(name) for name in ("deletionTimestamp", "deletionGracePeriodSeconds"))
 
@@ -176,8 +178,8 @@ def _marked(call: Call, obj: Obj, options: Options) -> Obj:
     now = call.objects.clock()
     stamp = obj["metadata"].get("deletionTimestamp")
     if stamp is None and key in _ENDINGS:
-        marked = _ENDINGS[key](obj, call.now)
-        marked["metadata"] = _propagated({**marked["metadata"], "deletionTimestamp": call.now}, key, options)
+        marked = _ENDINGS[key](obj, call.now, options)
+        marked["metadata"] = {**marked["metadata"], "deletionTimestamp": call.now}
         return marked
     if key == ("", "namespaces") and (obj.get("spec") or {}).get("finalizers"):
         return obj
@@ -202,12 +204,16 @@ def _raise_generation(metadata: Obj) -> None:
         metadata["generation"] = int(metadata["generation"]) + 1
 
 
-def _ending_namespace(namespace: Obj, now: str) -> Obj:
-    return {**namespace, "status": {**(namespace.get("status") or {}), "phase": "Terminating"}}
+def _ending_namespace(namespace: Obj, now: str, options: Options) -> Obj:
+    """To 1.36 a namespace whose dependents are not orphaned is deleted in the foreground."""
+    if options.orphan_dependents is False:
+        options = replace(options, orphan_dependents=None, policy="Foreground")
+    metadata = _propagated(namespace["metadata"], ("", "namespaces"), options)
+    return {**namespace, "metadata": metadata, "status": {**(namespace.get("status") or {}), "phase": "Terminating"}}
 
 
-def _ending_definition(definition: Obj, now: str) -> Obj:
-    """A definition stays until its objects are gone."""
+def _ending_definition(definition: Obj, now: str, options: Options) -> Obj:
+    """A definition stays until its objects are gone, however it was to be deleted."""
     finalizers = [*(definition["metadata"].get("finalizers") or ())]
     if CLEANUP not in finalizers:
         finalizers.append(CLEANUP)

@@ -22,6 +22,7 @@ from haru.apiserver.encoding.rendering import (
     check_list_shape,
     is_prepared,
     item_bytes,
+    list_metadata,
     render_list,
     representation_of,
     versioned,
@@ -186,29 +187,40 @@ async def find(call: Call, selection: Selection) -> ListPage:
 async def _snapshot(call: Call, limit: int) -> int:
     """The revision that must be read exactly, or 0 for the newest."""
     request = call.request
-    try:
-        revision = revision_of(request)
-    except StatusError as error:
-        # 1.36 refuses it while it reads, not with the other options.
-        raise bad_request_error(f"invalid resource version: {error.message.partition(' is invalid: ')[2]}") from None
+    revision = read_revision(request)
     if not revision:
         return 0
-    await wait_for_revision(call, revision)
     match = request.param("resourceVersionMatch")
     exact = match == "Exact" or (not match and limit > 0)
+    await wait_for_revision(call, revision, exact)
     return revision if exact else 0
 
 
-async def wait_for_revision(call: Call, revision: int) -> None:
-    """A revision of the future may be on its way; 504 when it does not come."""
+def read_revision(request: Request) -> int:
+    """The `resourceVersion` parameter where 1.36 refuses it while it reads, not with the other options."""
+    try:
+        return revision_of(request)
+    except StatusError as error:
+        raise bad_request_error(f"invalid resource version: {error.message.partition(' is invalid: ')[2]}") from None
+
+
+async def wait_for_revision(call: Call, revision: int, exact: bool = False) -> None:
+    """A revision of the future may be on its way; 504 when it does not come.
+
+    What 1.36 reads from its store, which is an `exact` revision and all events, waits for nothing.
+    """
     store = call.objects.store
     loop = asyncio.get_running_loop()
+    at_once = exact or call.resource.kind.plural == "events"
+    if at_once and store.revision < revision:
+        await store.progress()
     deadline = loop.time() + WAIT_FOR_REVISION
     while store.revision < revision:
-        if loop.time() >= deadline:
+        if at_once or loop.time() >= deadline:
             cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
             message = f"Timeout: Too large resource version: {revision}, current: {store.revision}"
-            raise StatusError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
+            details = {"causes": [cause]} if at_once else {"causes": [cause], "retryAfterSeconds": 1}
+            raise StatusError(504, "Timeout", message, details)
         await asyncio.sleep(0.05)
 
 
@@ -267,6 +279,8 @@ def _stored_bytes(lists: ListCache, call: Call, selection: Selection, found: Lis
     is_partial = representation_of(call.request) is not PLAIN
     if is_partial:
         name, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
+    else:
+        metadata = list_metadata(kind, metadata)
     head = f'{{"kind":"{name}","apiVersion":"{version}","metadata":{orjson.dumps(metadata).decode()},"items":['.encode()
 
     def encode(record: Record) -> bytes:

@@ -49,8 +49,6 @@ def name_new_object(call: Call, metadata: Obj) -> None:
     """Fill in what the server owns."""
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
         metadata.pop(name, None)
-    if not metadata.get("name"):
-        metadata.pop("name", None)
     drop_empty(metadata)
     metadata["uid"] = call.objects.new_uid()
     metadata["creationTimestamp"] = call.now
@@ -124,8 +122,8 @@ def named_version(metadata: Obj) -> str:
 
 
 def drop_empty(metadata: Obj) -> None:
-    """Empty maps and lists say nothing in metadata, and are not encoded by anybody."""
-    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+    """Empty maps, lists and names say nothing in metadata, and are not encoded by anybody."""
+    for name in ("name", "generateName", "labels", "annotations", "finalizers", "ownerReferences"):
         if name in metadata and not metadata[name]:
             del metadata[name]
 

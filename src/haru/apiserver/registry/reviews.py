@@ -15,13 +15,14 @@ from haru.apiserver.auth.node_authorizer import Attributes, node_of
 from haru.apiserver.auth.tokens.validation import InvalidToken
 from haru.apiserver.auth.user import UserInfo, user_object
 from haru.apiserver.encoding.rendering import render_object
-from haru.apiserver.registry.object_metadata import drop_repeated_owners, place_in_namespace
+from haru.apiserver.registry.object_metadata import drop_empty, drop_repeated_owners, place_in_namespace
 from haru.apiserver.registry.subresources.binding import bind
 from haru.apiserver.registry.write import managed_write
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response
 from haru.kube.errors import StatusError, bad_request_error
+from haru.kube.json_form import json_form
 from haru.kube.meta import Obj
 from haru.kube.patch.apply import track_update
 from haru.kube.selectors import parse_field_selector
@@ -32,10 +33,12 @@ async def _read(call: Call) -> Obj:
     read_write_options(call)
     obj = await bodies.read_object(call.request, call.resource.kind)
     metadata = obj.setdefault("metadata", {})
+    place_in_namespace(call, metadata)
     drop_repeated_owners(call, metadata)
     for name in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "uid", "selfLink"):
         metadata.pop(name, None)
-    return obj
+    drop_empty(metadata)
+    return json_form(obj, call.resource.kind)
 
 
 async def review_token(authenticator: Authenticator, call: Call) -> Response:
@@ -119,8 +122,6 @@ async def review_access(authorizer: Authorizer, call: Call) -> Response:
 
 async def _read_access_review(call: Call) -> Obj:
     obj = await _read(call)
-    if call.resource.kind.namespaced:
-        place_in_namespace(call, obj["metadata"])
     if errors := validate_access_review(obj, call.resource.kind):
         raise call.invalid("", errors)
     return track_update(None, obj, managed_write(call))

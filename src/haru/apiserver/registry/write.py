@@ -220,6 +220,9 @@ async def change(
         live = await read_record(record, resource)
         wanted = await make(live)
         check_identity(call, wanted)
+        if len(wanted["metadata"].get("ownerReferences") or ()) > 1:
+            wanted = own(wanted)
+            drop_repeated_owners(call, wanted["metadata"])
         check_preconditions(call, wanted, live)
         pinned = bool(named_version(wanted["metadata"]))
         owned = applied

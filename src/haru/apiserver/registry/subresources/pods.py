@@ -23,6 +23,7 @@ from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import FieldError, StatusError, bad_request_error, invalid_error, not_found_error
 from haru.kube.meta import Obj
 from haru.kube.validation.common import same
+from haru.kube.validation.metadata import validate_metadata_update
 from haru.kube.validation.pod_subresources import (
     validate_ephemeral_containers_update,
     validate_log_options,
@@ -108,6 +109,8 @@ def _next_generation(call: Call, wanted: Obj, live: Obj, spec: Obj) -> Obj:
             metadata[name] = live["metadata"][name]
         else:
             metadata.pop(name, None)
+    if errors := validate_metadata_update(metadata, live["metadata"]):
+        raise call.invalid(call.name, errors)
     if not same(spec, live["spec"]):
         metadata["generation"] = int(metadata.get("generation") or 0) + 1
     return {**live, "metadata": metadata, "spec": spec}

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from haru.apiserver.apiextensions.reader import converted, read_record
-from haru.apiserver.encoding.rendering import include_object, render_plain, representation_of
+from haru.apiserver.encoding.rendering import include_object, partial, render_plain, representation_of
 from haru.apiserver.registry.object_metadata import check_identity, keep_server_metadata
 from haru.apiserver.registry.patch import APPLY_PATCH, check_patch, configuration, decoded, patcher
 from haru.apiserver.registry.write import Outcome, change, managed_write, prepare_change
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
-from haru.apiserver.request.http import Response, json_response
+from haru.apiserver.request.http import Response
 from haru.kube import printers
 from haru.kube.errors import bad_request_error, internal_error, invalid, invalid_error
 from haru.kube.kinds import Kind, by_kind
@@ -91,18 +91,24 @@ async def read(call: Call) -> Response:
     if not _has_count(obj, call.resource.kind):
         path = _paths(call.resource.kind)["specReplicasPath"]
         raise internal_error(f"the spec replicas field {json.dumps(path)} does not exist")
-    scale = scale_of(obj, call.resource.kind)
+    return _rendered(call, scale_of(obj, call.resource.kind))
+
+
+def _rendered(call: Call, scale: Obj) -> Response:
+    """The Scale as the client wants it."""
+    assert _KIND is not None
     representation = representation_of(call.request)
-    if representation.shape != "table":
-        return json_response(scale)
-    shown = printers.table(
-        _KIND,
-        [scale],
-        call.objects.clock(),
-        include_object(call.request),
-        list_metadata={"resourceVersion": scale["metadata"]["resourceVersion"]},
-    )
-    return render_plain(representation, shown)
+    if representation.shape == "partial":
+        scale = partial(scale, representation.version)
+    elif representation.shape == "table":
+        scale = printers.table(
+            _KIND,
+            [scale],
+            call.objects.clock(),
+            include_object(call.request),
+            list_metadata={"resourceVersion": scale["metadata"].get("resourceVersion", "")},
+        )
+    return render_plain(representation, scale)
 
 
 async def update(call: Call) -> Response:
@@ -187,4 +193,4 @@ async def _answer(call: Call, outcome: Outcome) -> Response:
     else:
         assert outcome.obj is not None
         shown = await converted(outcome.obj, call.resource.kind)
-    return json_response(scale_of(shown, call.resource.kind))
+    return _rendered(call, scale_of(shown, call.resource.kind))
