@@ -50,7 +50,7 @@ _SHOWN = re.compile(
     r"^((Invalid|Unsupported|Duplicate) value: )([\[{].*[\]}]|\"map\[.*\]\"|null|\"\")(?=: |$)", re.DOTALL
 )
 _AGE = re.compile(r"(\d+[smhd])+|<unknown>|<invalid>")
-_ADDRESS = re.compile(r"(?!10\.0\.0\.5\b)10\.(0\.0|96\.\d+)\.\d+")
+_ADDRESS = re.compile(r"(?!10\.0\.0\.5\b)10\.(0\.0|9\.0|96\.\d+)\.\d+")
 
 
 @dataclass
@@ -147,9 +147,15 @@ def _plain_failure(made: Obj) -> None:
         details["causes"] = sorted({json.dumps(one) for one in causes})
         made.pop("message", None)
     elif isinstance(made.get("message"), str):
-        made["message"] = _DECODER.sub("WORDS", made["message"])
+        made["message"] = _sorted_errors(_DECODER.sub("WORDS", made["message"]))
     if not details:
         made.pop("details", None)
+
+
+def _sorted_errors(message: str) -> str:
+    """A message in which errors of an applied configuration stand in any order."""
+    head, found, errors = message.partition(": errors:\n")
+    return head + found + "\n".join(sorted(errors.split("\n")))
 
 
 def _in_short(cause: Obj) -> str:
@@ -157,7 +163,7 @@ def _in_short(cause: Obj) -> str:
     message = str(cause.get("message")).partition("\n@@")[0]
     if cause.get("field") == "patch":
         return "WORDS"
-    message = _CHANGES.sub(r"\1", message)
+    message = _ADDRESS.sub("IP", _CHANGES.sub(r"\1", message))
     return _SHOWN.sub(r"\1OBJECT", message)
 
 
@@ -180,7 +186,7 @@ def differences(request: Request, kube: Answer, haru: Answer, versions: tuple[Ve
     one, other = (plain(each.value, seen) for each, seen in zip((kube, haru), versions, strict=True))
     types = [each.headers.get("content-type", "").partition(";stream")[0] for each in (kube, haru)]
     if types[0] != types[1]:
-        one, other = _without_zeroes(one), _without_zeroes(other)
+        one, other = (_without_zeroes(_as_read(each)) for each in (one, other))
     if request.method != "HEAD":
         found += unequal(one, other)
     if types[0] != types[1] and kube.body:
@@ -189,6 +195,14 @@ def differences(request: Request, kube: Answer, haru: Answer, versions: tuple[Ve
     if sorted(warned[0]) != sorted(warned[1]):
         found.append(f"warnings: {warned[0]} | {warned[1]}")
     return found
+
+
+def _as_read(value: Any) -> Any:
+    """A list without what is not read of one in protobuf: its metadata, and what each item is."""
+    if not isinstance(value, dict) or "items" not in value:
+        return value
+    items = [{name: one for name, one in item.items() if name not in ("apiVersion", "kind")} for item in value["items"]]
+    return {**value, "items": items, "metadata": None}
 
 
 def _without_zeroes(value: Any) -> Any:

@@ -10,8 +10,20 @@ from request_parts import PATCHES, PROTOBUF, Request
 _LINES = [
     ("selfLink in an update", r".*\.selfLink: "),
     ("an Indexed Job with a success policy", r"code: 0 .* \| 422 Job"),
+    ("a number beyond 32 bits in a configuration", r"code: 20\d .* \| 400 .*cannot unmarshal number \d+ .* type int32"),
+    ("the value in the message about a member that cannot change", r".*OBJECT: field is immutable.* \| .*immutable"),
+    ("an APIService of what is built in", r"\.details\.causes.*is built in: the API server serves it itself"),
+    ("what ends a connection", r"code: 0  \| 422 "),
+    (
+        "an item without its key",
+        r"code: 500 failed to create manager for existing fields: .* an element that omits all",
+    ),
+    ("an item without its key", r"\.metadata\.managedFields: - \| \["),
+    (
+        "an item without its key",
+        r"\.message: \"failed to create manager for existing fields: .* an element that omits all",
+    ),
     ("a value that cannot be read in a configuration", r"code: 500 failed to convert new object .* \| 400 "),
-    ("a JSON patch that copies from nowhere", r"code: 20\d .* \| 422 .*copy operation does not apply"),
     ("the address of a Service without a name", r"\.details\.causes.*failed to allocate IP: IPAddress"),
     ("an empty answer about a pod's log", r"code: 204 .* \| 200"),
     ("a number beyond 32 bits in a strategic merge patch", r".*-2147483648.* \| .*patch.*WORDS"),
@@ -35,6 +47,14 @@ _LINES = [
     ("how long a name may be", r".*(must be no more than \d+ )characters.* \| .*\1bytes"),
     ("how long a name may be", r".*(must be no more than \d+ )bytes.* \| .*\1characters"),
 ]
+LASTING = {
+    "the owner of a count that was written by a Scale",
+    "the status in a write to a PodGroup",
+    "an empty list that is always written",
+    "an empty list in place of none",
+    "the time of deletion in an update",
+}
+"""After these objects differ for good: a seed ends."""
 _KNOWN = [(cause, re.compile(pattern, re.DOTALL)) for cause, pattern in _LINES]
 
 
@@ -53,4 +73,46 @@ def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> 
         return "fields that a subresource of a pod does not set"
     if "resourcequotas" in request.resource and (".resourceVersion" in line or line.startswith("#")):
         return "a quota that nobody has counted is written with what it counts"
-    return next((cause for cause, pattern in _KNOWN if pattern.match(line)), "")
+    return _of_the_request(request, answers, line) or next(
+        (cause for cause, pattern in _KNOWN if pattern.match(line)), ""
+    )
+
+
+def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str) -> str:
+    """Causes that are known by what was asked."""
+    of, body, owners = request.resource, request.body_text, line.startswith(".metadata.managedFields[")
+    is_custom = request.path.startswith("/apis/ml.example.com/")
+    if is_custom and of.startswith("odd ") and answers[1].status in (404, 405):
+        return "wrong paths and methods of custom resources"
+    if is_custom and of.endswith("/scale") and "no kind is registered for the type v1.Scale in scheme" in line:
+        return "a Scale that cannot be read"
+    if '"op": "copy", "from": "/none"' in body and answers[1].status == 422:
+        return "a JSON patch that copies from nowhere"
+    if of.endswith("/scale") and (line.startswith(".metadata.resourceVersion") or (owners and "f:replicas" in line)):
+        return "the owner of a count that was written by a Scale"
+    if of == "podgroups" and owners and ".f:status" in line:
+        return "the status in a write to a PodGroup"
+    if owners and "f:deletionTimestamp" in line and '"deletionTimestamp"' in body:
+        return "the time of deletion in an update"
+    if owners and line.endswith("| -") and "{}" in line and "[]" in body:
+        return "an empty list that is always written"
+    if _EMPTY.search(body) and _is_next_version(line):
+        return "an empty list in place of none"
+    if of in ("flowschemas", "prioritylevelconfigurations") and line.startswith("code: 409") and "modified" in line:
+        return "the status that kube-apiserver gives later"
+    is_strategic = request.headers.get("Content-Type") == PATCHES["strategic"]
+    if of == "customresourcedefinitions" and is_strategic and "unknown field" in line and line.startswith("warnings"):
+        return "the path of an unknown field in a schema"
+    return ""
+
+
+_EMPTY = re.compile(r'\[\]|""')
+_VERSIONS = re.compile(r'.*metadata\.(generation|resourceVersion): "?(?:RV)?(\d+)"? \| "?(?:RV)?(\d+)"?')
+
+
+def _is_next_version(line: str) -> bool:
+    """Whether kube-apiserver has counted one change more, or given what changed another owner."""
+    if line.startswith(".metadata.managedFields[") and (": - | " in line or line.endswith("| -")):
+        return True
+    found = _VERSIONS.fullmatch(line)
+    return found is not None and int(found[2]) == int(found[3]) + 1

@@ -30,7 +30,7 @@ from custom_objects import definition
 from request_answers import Answer, Versions, differences, plain, unequal
 from request_draw import RequestDraw
 from request_parts import Request, chosen
-from request_verdicts import known_cause
+from request_verdicts import LASTING, known_cause
 
 from haru.kube import yaml
 
@@ -47,8 +47,8 @@ _FLAGS = [
     "--feature-gates=" + ",".join(f"{gate}=true" for gate in GATES.split()),
     "--runtime-config=api/all=true",
 ]
-_OF_KUBE = ["--disable-admission-plugins=StorageObjectInUseProtection"]
-"""What Haru leaves out where no controllers run."""
+_OF_KUBE = ["--disable-admission-plugins=StorageObjectInUseProtection", "--service-cluster-ip-range=10.96.0.0/16"]
+"""What Haru leaves out where no controllers run, and its network of Services."""
 _OF_HARU = ["--no-explain-api", "--no-metrics-api", "--service-account-issuer=https://kubernetes.default.svc"]
 _USER = {"Impersonate-User": "jane", "Impersonate-Group": "system:masters", "User-Agent": "compared/1.0"}
 _MARK = re.compile(r"\"«#(?P<number>\w+) (?P<of>[^»]*)»\"|«#?(?P<text>\w+) (?P<path>[^»]*)»")
@@ -162,6 +162,7 @@ class Comparison:
         self.counted["requests"] += 1
         self.counted[f"{answers[0].status // 100}xx"] += 1
         unknown = self.judged(request, answers, found)
+        lasting = not LASTING.isdisjoint(known_cause(request, answers, line) for line in found)
         if self._verbose:
             print(f"answered {answers[0].status} | {answers[1].status}", flush=True)
         if unknown or self._verbose:
@@ -171,8 +172,9 @@ class Comparison:
         for side, answer in zip((self.kube, self.haru), answers, strict=True):
             side.learn(request, answer)
         if request.method != "GET" and _SLOW.search(request.path) and answers[0].status < 300:
-            time.sleep(0.1)
-        return request.method == "GET" or len({answer.status < 300 for answer in answers}) == 1
+            time.sleep(0.3 if request.method == "DELETE" else 0.1)
+        same = request.method == "GET" or len({answer.status < 300 for answer in answers}) == 1
+        return same and not lasting
 
     def judged(self, request: Request, answers: tuple[Answer, Answer], found: Sequence[str]) -> list[str]:
         """Count differences, and return those that are not known."""
