@@ -25,6 +25,7 @@ from request_parts import (
     merge_patch,
 )
 from request_samples import ALL, Obj
+from request_users import Users
 
 from haru.kube.kinds import by_kind
 from haru.kube.wire_out import encode_protobuf
@@ -70,6 +71,7 @@ class RequestDraw:
         ]
         given = self.dice.choices(picked, weights, k=KINDS)
         self.resources = [Resource(self._renamed(one, seed), self.namespace) for one in given]
+        self.users = Users(random.Random(f"users {seed}"), seed, self.namespace, self.resources)
 
     def _renamed(self, given: Obj, seed: int) -> Obj:
         kind = by_kind(given["apiVersion"], given["kind"])
@@ -92,7 +94,14 @@ class RequestDraw:
         return made
 
     def next(self) -> Request:
-        """A request about one of the kinds."""
+        """A request about one of the kinds, or about what somebody may do."""
+        chance = self.users.dice.random()
+        if chance < 0.08:
+            return self.users.question()
+        made = self._next()
+        return made if chance < 0.85 else self.users.path() if chance < 0.87 else self.users.dressed(made)
+
+    def _next(self) -> Request:
         r = self.dice
         of = r.choice(self.resources)
         if r.random() < 0.03:

@@ -81,6 +81,7 @@ class Resource:
     def __init__(self, given: Obj, namespace: str) -> None:
         kind = by_kind(given["apiVersion"], given["kind"])
         group, _, version = given["apiVersion"].rpartition("/")
+        self.group = group
         self.root = f"/apis/{group}/{version}" if group else f"/api/{version}"
         self.plural = kind.plural if kind else _OF_CUSTOM[given["kind"]][0]
         self.subresources = kind.subresources if kind else _OF_CUSTOM[given["kind"]][1]

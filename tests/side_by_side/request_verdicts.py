@@ -27,7 +27,7 @@ _LINES = [
     ("the address of a Service without a name", r"\.details\.causes.*failed to allocate IP: IPAddress"),
     ("an empty answer about a pod's log", r"code: 204 .* \| 200"),
     ("a number beyond 32 bits in a strategic merge patch", r".*-2147483648.* \| .*patch.*WORDS"),
-    ("an empty list of metadata", r"\.items: null \| \[\]$"),
+    ("an empty list of metadata", r"\.(items|rows): null \| \[\]$"),
     ("the annotation of an internal field", r".*deprecated\.daemonset\.template\.generation"),
     ("a gang with the minCount 0", r".*gang\.minCount.*Required value.* \| .*Required value: must be greater"),
     ("words about an Accept header", r'\.message: "406: Not Acceptable.* \| "only the following media types'),
@@ -92,7 +92,8 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         return "the owner of a count that was written by a Scale"
     if of == "podgroups" and owners and ".f:status" in line:
         return "the status in a write to a PodGroup"
-    if owners and "f:deletionTimestamp" in line and '"deletionTimestamp"' in body:
+    is_owned = owners and "f:deletionTimestamp" in line
+    if '"deletionTimestamp"' in body and (is_owned or line.startswith(".metadata.resourceVersion")):
         return "the time of deletion in an update"
     if owners and line.endswith("| -") and "{}" in line and "[]" in body:
         return "an empty list that is always written"

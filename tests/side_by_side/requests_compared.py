@@ -30,6 +30,7 @@ from custom_objects import definition
 from request_answers import Answer, Versions, differences, plain, unequal
 from request_draw import RequestDraw
 from request_parts import Request, chosen
+from request_users import TOKEN
 from request_verdicts import LASTING, known_cause
 
 from haru.kube import yaml
@@ -85,6 +86,7 @@ class Side:
             body = self.filled(json.dumps(body, ensure_ascii=False, separators=(",", ":"))).encode()
         query = quote(self.filled(request.query), safe="=&%,+:")
         headers = {"Authorization": f"Bearer {self.token}", **_USER, **request.headers}
+        headers = {name: self.filled(value) for name, value in headers.items() if value}
         url = request.path + (f"?{query}" if query else "")
         try:
             self._connection.request(request.method, quote(url, safe="/?=&%,+:.-_~"), body, headers)
@@ -199,8 +201,7 @@ class Comparison:
         headers = {"Content-Type": "application/json"}
         begun = self.ask(Request("POST", "/api/v1/namespaces", "", headers, namespace))
         self.ask(Request("POST", f"/api/v1/namespaces/{draw.namespace}/serviceaccounts", "", headers, account))
-        time.sleep(0.05)
-        created = set[str]()
+        created = self._admit(draw)
         for number in range(steps):
             request = draw.next()
             goes_on = self.step(seed, number, request)
@@ -214,6 +215,20 @@ class Comparison:
             versions = [one.value["metadata"]["resourceVersion"] for one in begun]
             self._watch(seed, draw, versions)
         self._clean(draw, created)
+
+    def _admit(self, draw: RequestDraw) -> set[str]:
+        """Give the users of a seed their rights; the paths of what does so."""
+        made, headers = set[str](), {"Content-Type": "application/json"}
+        for path, obj in draw.users.roles():
+            self.ask(Request("POST", path, "", headers, obj))
+            made.add(f"{path}/{obj['metadata']['name']}")
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        account = f"/api/v1/namespaces/{draw.namespace}/serviceaccounts/default"
+        given = self.ask(Request("POST", f"{account}/token", "", headers, body))
+        for side, answer in zip((self.kube, self.haru), given, strict=True):
+            side.marks[TOKEN, draw.namespace] = answer.value["status"]["token"]
+        time.sleep(0.15)
+        return made
 
     def _look_again(self, changed: str) -> None:
         """Learn what became of the objects that a request was about, and forget those that are gone."""
