@@ -12,6 +12,7 @@ from request_parts import Request, Resource, mark
 Obj = dict[str, Any]
 _RBAC, _AUTHORIZATION = "rbac.authorization.k8s.io/v1", "authorization.k8s.io/v1"
 _VERBS = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "*", "impersonate", "bind"]
+_MODES = ["user-info", "serviceaccount", "arbitrary-node"]
 _PATHS = ["/healthz", "/api", "/apis/*", "/metrics", "/x", "*", "/version", "/openapi/v3"]
 TOKEN = "token"
 
@@ -57,6 +58,11 @@ class Users:
                 "apiGroups": r.choice([[of.group], [of.group], ["*"], ["", "apps"]]),
                 "resources": [of.plural, *r.sample(resources, r.choice([0, 1, 2]))],
             }
+            if r.random() < 0.3:
+                mode, verb = r.choice(_MODES), r.choice(["get", "list", "create", "update", "patch"])
+                rule["verbs"] = [*rule["verbs"], f"impersonate-on:{mode}:{verb}"]
+                about = {"verbs": [f"impersonate:{mode}"], "apiGroups": ["authentication.k8s.io"]}
+                found.append(about | {"resources": r.choice([["users"], ["*"], ["users", "groups"], ["nodes"]])})
             if r.random() < 0.25:
                 rule["resourceNames"] = [r.choice([of.name, "a", "jane"])]
             found.append(rule)
@@ -81,9 +87,7 @@ class Users:
 
     def path(self) -> Request:
         """A request for a path that is no resource, in somebody's name."""
-        return self.dressed(
-            Request("GET", self.dice.choice(["/x", "/metrics", "/version", "/healthz/nothing", "/logs"]))
-        )
+        return self.dressed(Request("GET", self.dice.choice(["/x", "/metrics", "/healthz/nothing", "/logs"])))
 
     def question(self) -> Request:
         """A question about rights."""

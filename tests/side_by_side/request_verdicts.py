@@ -18,7 +18,7 @@ _LINES = [
         "an item without its key",
         r"code: 500 failed to create manager for existing fields: .* an element that omits all",
     ),
-    ("an item without its key", r"\.metadata\.managedFields: - \| \["),
+    ("an item without its key", r".*\.metadata\.managedFields: - \| \["),
     (
         "an item without its key",
         r"\.message: \"failed to create manager for existing fields: .* an element that omits all",
@@ -37,7 +37,7 @@ _LINES = [
         "a resourceVersion in an object that is created",
         r"code: 500 resourceVersion should not be set on objects to be created \| 4",
     ),
-    ("loopback addresses of endpoints", r"code: 422 .*may not be in the loopback range .* \| 20"),
+    ("loopback addresses of endpoints", r"code: 422 .*may not be in the loopback range .* \| (20|409)"),
     ("loopback addresses of endpoints", r"\.details\.causes.*may not be in the loopback range"),
     ("the kind in the message about an access review", r"\.details\.kind: - \| .*AccessReview"),
     (
@@ -99,7 +99,8 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         return "an empty list that is always written"
     if _EMPTY.search(body) and _is_next_version(line):
         return "an empty list in place of none"
-    if of in ("flowschemas", "prioritylevelconfigurations") and line.startswith("code: 409") and "modified" in line:
+    is_late = "modified" in line if line.startswith("code: 409") else ".metadata.resourceVersion: " in line
+    if of in ("flowschemas", "prioritylevelconfigurations") and is_late:
         return "the status that kube-apiserver gives later"
     is_strategic = request.headers.get("Content-Type") == PATCHES["strategic"]
     if of == "customresourcedefinitions" and is_strategic and "unknown field" in line and line.startswith("warnings"):

@@ -13,6 +13,7 @@ import time
 
 from haru.apiserver.auth.authentication import is_open
 from haru.apiserver.auth.authorization import Authorizer, RequestAuthorizer
+from haru.apiserver.auth.impersonation import Impersonation
 from haru.apiserver.auth.user import UserInfo
 from haru.apiserver.bootstrap.kubernetes_service import publish
 from haru.apiserver.components import Components
@@ -72,6 +73,8 @@ class ApiServer:
         self.components = parts = Components(config)
         self._configuration = parts.configuration
         self._requests = RequestAuthorizer(parts.authorizer, parts.metrics.judged)
+        constrained = config.gates.enabled("ConstrainedImpersonation")
+        self._impersonation = Impersonation(parts.authorizer, constrained=constrained)
         documents = Documents(parts.objects, parts.configuration.aggregator, parts.peers, parts.address)
         health = Health(parts.objects.store, parts.streams, config.encryption, parts.peers)
         self._endpoints = Endpoints(
@@ -258,17 +261,16 @@ class ApiServer:
         if auditor is not None:
             request.trail = auditor.begin(request, request.user)
         if request.trail is None:
-            authenticator.impersonate(self.authorizer, request)
+            self._impersonation.apply(request)
             return
         if not await request.trail.received():
             request.trail = None
             assert auditor is not None
             auditor.rejected()
             raise internal_error("failed to store audit event")
-        own = request.user
-        authenticator.impersonate(self.authorizer, request)
-        if request.user is not own:
-            request.trail.impersonated(request.user)
+        constraint = self._impersonation.apply(request)
+        if constraint is not None:
+            request.trail.impersonated(request.user, constraint)
 
     async def _pass_on(self, request: Request, service: Obj) -> Response:
         """Authorize the request here, then return the answer of the extension API server."""

@@ -45,9 +45,11 @@ class Trail:
         self.panicked = False
         """The server itself failed."""
 
-    def impersonated(self, user: UserInfo) -> None:
-        """The caller speaks for another."""
+    def impersonated(self, user: UserInfo, constraint: str) -> None:
+        """The caller speaks for another; `constraint`: the verb that allows it for some requests alone."""
         self._event["impersonatedUser"] = user_object(user)
+        if constraint:
+            self._event["authenticationMetadata"] = {"impersonationConstraint": constraint}
 
     async def received(self) -> bool:
         """The request has come in. False where it can not be told of, and has to be refused for that."""

@@ -1,7 +1,6 @@
 """Find the user of a request: the one that a front proxy names; else that of a static token, a ServiceAccount token or
 a client certificate; else the anonymous user.
 
-An identity may speak for another with the `Impersonate-*` headers; the authorizer is asked for that right.
 Source: Kubernetes authentication; ServiceAccount tokens as bound tokens (KEP 1205).
 """
 
@@ -12,19 +11,16 @@ import binascii
 import hashlib
 import hmac
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote
 
-from haru.apiserver.auth.authorization import Authorizer
-from haru.apiserver.auth.node_authorizer import Attributes
 from haru.apiserver.auth.tokens.issuer import AccountTokens
 from haru.apiserver.auth.tokens.validation import InvalidToken
 from haru.apiserver.auth.user import ANONYMOUS, UserInfo, with_group
 from haru.apiserver.config import AuthenticationOptions
 from haru.apiserver.peers.request_header import Authorities
 from haru.apiserver.request.http import Request
-from haru.kube.errors import bad_request_error, forbidden_error, unauthorized_error
+from haru.kube.errors import unauthorized_error
 from haru.upgrade_proxy import wants_upgrade
 
 _LOG = logging.getLogger("haru.apiserver")
@@ -100,13 +96,6 @@ class Authenticator:
         else:
             request.user = ANONYMOUS
 
-    def impersonate(self, authorizer: Authorizer, request: Request) -> None:
-        """Set the user that the request's user impersonates, if any; 403 for who may not."""
-        if b"impersonate-user" in request.headers:
-            request.user = _impersonated(authorizer, request)
-        elif any(key.startswith(b"impersonate-") for key in request.headers):
-            raise bad_request_error("requested to impersonate groups, a uid or extras without impersonating a user")
-
     async def _user_of_token(self, request: Request, token: str) -> UserInfo:
         """The user that a bearer token stands for; 401 when there is none."""
         if (user := self.static_tokens.find(token)) is not None:
@@ -120,16 +109,6 @@ class Authenticator:
             raise unauthorized_error()
         request.annotations.update(checked.notes)
         return checked.user
-
-
-def _impersonated(authorizer: Authorizer, request: Request) -> UserInfo:
-    wanted = _wanted_identity(request)
-    for resource, name, group, sub in _impersonation_checks(wanted):
-        namespace = _namespace(wanted) if resource == "serviceaccounts" else ""
-        if not authorizer.allowed(request.user, Attributes("impersonate", group, resource, sub, namespace, name)):
-            why = f'User "{request.user.name}" cannot impersonate resource "{resource}" in API group "{group}"'
-            raise forbidden_error(group, resource, name, f"{why} at the cluster scope")
-    return with_group(wanted)
 
 
 def is_open(path: str) -> bool:
@@ -174,43 +153,3 @@ def user_of_certificate(scope: Any) -> UserInfo | None:
     if not peer or not peer["names"]:
         return None
     return with_group(UserInfo(peer["names"][0], tuple(peer["organizations"])))
-
-
-def _wanted_identity(request: Request) -> UserInfo:
-    headers: Iterable[tuple[bytes, bytes]] = request.scope["headers"]
-    groups: list[str] = []
-    extra: dict[str, list[str]] = {}
-    for key, value in headers:
-        text = value.decode("utf-8", "replace")
-        if key == b"impersonate-group":
-            groups.append(text)
-        elif key.startswith(b"impersonate-extra-"):
-            extra.setdefault(unquote(key.removeprefix(b"impersonate-extra-").decode("latin-1")), []).append(text)
-    name = request.headers[b"impersonate-user"].decode("utf-8", "replace")
-    if not name:
-        raise bad_request_error("Impersonate-User names nobody")
-    if not groups and name.startswith("system:serviceaccount:") and name.count(":") == 3:
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{name.split(':')[2]}"]
-    return UserInfo(name, tuple(groups), request.header(b"impersonate-uid"), extra)
-
-
-def _impersonation_checks(wanted: UserInfo) -> list[tuple[str, str, str, str]]:
-    """(resource, name, group, subresource) that must all be allowed."""
-    if wanted.name.startswith("system:serviceaccount:") and wanted.name.count(":") == 3:
-        checks = [("serviceaccounts", wanted.name.split(":")[3], "", "")]
-        # An account's own groups go with it; any other is asked for like anybody's.
-        own = ("system:serviceaccounts", f"system:serviceaccounts:{_namespace(wanted)}")
-        groups = [group for group in wanted.groups if group not in own]
-    else:
-        checks = [("users", wanted.name, "", "")]
-        groups = list(wanted.groups)
-    checks += [("groups", group, "", "") for group in groups]
-    if wanted.uid:
-        checks.append(("uids", wanted.uid, "authentication.k8s.io", ""))
-    for key, values in wanted.extra.items():
-        checks += [("userextras", value, "authentication.k8s.io", key) for value in values]
-    return checks
-
-
-def _namespace(wanted: UserInfo) -> str:
-    return wanted.name.split(":")[2] if wanted.name.startswith("system:serviceaccount:") else ""

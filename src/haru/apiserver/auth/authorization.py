@@ -94,6 +94,8 @@ class Bound(NamedTuple):
     rules: tuple[Rule, ...]
     binding: Obj
     subject: Obj
+    place: int
+    """Of the subject in the binding."""
 
     def why(self) -> str:
         """As the API server says it of a request that is allowed."""
@@ -185,11 +187,14 @@ class Authorizer:
                     return decision
         return Decision(False, refusal)
 
-    def allowed_path(self, user: UserInfo, verb: str, path: str) -> bool:
-        """Whether a user may ask for a path that is no resource."""
+    def decide_path(self, user: UserInfo, verb: str, path: str) -> Decision:
+        """Whether a user may ask for a path that is no resource, and why."""
         if MASTERS in user.groups:
-            return True
-        return any(rule.allows_path(verb, path) for rules in self._rules(user, "") for rule in rules)
+            return Decision(True)
+        for bound in self._bound(user, ""):
+            if any(rule.allows_path(verb, path) for rule in bound.rules):
+                return Decision(True, bound.why())
+        return Decision(False)
 
     def rules(self, user: UserInfo, namespace: str) -> list[Obj]:
         """Every rule of a role that applies to the user in a namespace, as stored; masters need none."""
@@ -220,12 +225,16 @@ class Authorizer:
             yield from bindings.get(namespace, ())
 
     def _bindings_of(self, user: UserInfo) -> Bindings:
-        merged: Bindings = {}
+        merged: dict[str, dict[int, Bound]] = {}
         subjects = [f"User:{user.name}", *(f"Group:{group}" for group in user.groups)]
         for subject in subjects:
-            for namespace, rules in self._subjects.get(subject, {}).items():
-                merged.setdefault(namespace, []).extend(rules)
-        return merged
+            for namespace, found in self._subjects.get(subject, {}).items():
+                here = merged.setdefault(namespace, {})
+                for bound in found:  # a binding counts once, by the first of its subjects that the user is
+                    known = here.setdefault(id(bound.binding), bound)
+                    if bound.place < known.place:
+                        here[id(bound.binding)] = bound
+        return {namespace: list(here.values()) for namespace, here in merged.items()}
 
     async def refresh(self) -> None:
         """Take in what has changed; every request does so before it is judged."""
@@ -253,9 +262,9 @@ class Authorizer:
                 rules = roles.get((reference.get("kind", ""), _role_key(reference, namespace)))
                 if not rules:
                     continue
-                for subject in binding.get("subjects") or ():
+                for place, subject in enumerate(binding.get("subjects") or ()):
                     bound = self._subjects.setdefault(_subject_key(subject, namespace), {})
-                    bound.setdefault(namespace, []).append(Bound(rules, binding, subject))
+                    bound.setdefault(namespace, []).append(Bound(rules, binding, subject, place))
 
 
 class RequestAuthorizer:
@@ -274,7 +283,7 @@ class RequestAuthorizer:
         namespace = call.name if (kind.group, kind.plural) == ("", "namespaces") else call.namespace
         name, node = _name_and_node(call.request, call.verb, call.name)
         asked = Attributes(call.verb, kind.group, kind.plural, call.subresource, namespace, name, node)
-        await self.permit(call.request, asked, call.name)
+        await self.permit(call.request, asked)
 
     async def authorize_asked(self, request: Request, verb: str, asked: ResourceRequest) -> None:
         """Authorize a request for a resource that another server serves."""
@@ -301,10 +310,10 @@ class RequestAuthorizer:
         """Authorize a request for a path that is no resource."""
         user = request.user
         verb = _PATH_VERBS.get(request.method, "get")
-        allowed = is_open or self._authorizer.allowed_path(user, verb, path)
-        request.judged(allowed, "")
-        self._count(allowed)
-        if allowed:
+        decision = Decision(True) if is_open else self._authorizer.decide_path(user, verb, path)
+        request.judged(decision.allowed, decision.reason)
+        self._count(decision.allowed)
+        if decision:
             return
         raise StatusError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
 

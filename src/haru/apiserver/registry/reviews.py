@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from haru.apiserver.auth.authentication import Authenticator
-from haru.apiserver.auth.authorization import Authorizer
+from haru.apiserver.auth.authorization import Authorizer, Decision
 from haru.apiserver.auth.node_authorizer import Attributes, node_of
 from haru.apiserver.auth.tokens.validation import InvalidToken
 from haru.apiserver.auth.user import UserInfo, user_object
@@ -25,7 +25,7 @@ from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.json_form import json_form
 from haru.kube.meta import Obj
 from haru.kube.patch.apply import track_update
-from haru.kube.selectors import parse_field_selector
+from haru.kube.selectors import FieldSelector, label_selector_text, parse_field_selector, parse_label_selector
 from haru.kube.validation.reviews import validate_access_review
 
 
@@ -72,36 +72,59 @@ async def review_self(call: Call) -> Response:
 async def _decide(authorizer: Authorizer, user: UserInfo, spec: Mapping[str, Any]) -> Obj:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if path:
-        return {"allowed": authorizer.allowed_path(user, path.get("verb") or "", path.get("path") or "")}
+        return _answer(authorizer.decide_path(user, path.get("verb") or "", path.get("path") or ""))
     wanted = resource or {}
-    name, node = _selected(wanted.get("fieldSelector") or {})
+    node, errors = _selected(wanted)
     asked = Attributes(
         wanted.get("verb") or "",
         wanted.get("group") or "",
         wanted.get("resource") or "",
         wanted.get("subresource") or "",
         wanted.get("namespace") or "",
-        wanted.get("name") or name,
+        wanted.get("name") or "",
         node,
     )
     await authorizer.prepare(user, asked)
-    decision = authorizer.decide(user, asked)
+    return _answer(authorizer.decide(user, asked)) | ({"evaluationError": "; ".join(errors)} if errors else {})
+
+
+def _answer(decision: Decision) -> Obj:
     return {"allowed": decision.allowed, **({"reason": decision.reason} if decision.reason else {})}
 
 
-def _selected(selector: Mapping[str, Any]) -> tuple[str, str]:
-    """The name and the node that a field selector demands; what can not be read demands nothing."""
-    found: dict[str, str] = {}
+def _selected(wanted: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """The node that a field selector demands, and which selectors cannot be read, or not as a whole."""
+    node, errors = "", []
+    for name, parse in (("fieldSelector", parse_field_selector), ("labelSelector", parse_label_selector)):
+        selector = wanted.get(name) or {}
+        requirements = selector.get("requirements") or ()
+        good = [one for one in requirements if _is_readable(one, name)]
+        how = "" if len(good) == len(requirements) else "partially ignored" if good else "ignored"
+        try:
+            raw = parse(selector.get("rawSelector") or "")
+        except StatusError:
+            how = "ignored"
+        else:
+            if isinstance(raw, FieldSelector):
+                node = raw.exact("spec.nodeName") or ""
+        if how:
+            errors.append(f"spec.resourceAttributes.{name} {how} due to parse error")
+        for one in good if name == "fieldSelector" else ():
+            if one.get("operator") == "In" and one.get("key") == "spec.nodeName":
+                node = one["values"][0]
+    return node, errors
+
+
+def _is_readable(requirement: Obj, name: str) -> bool:
+    """Whether the authorizer can look at a requirement of a selector."""
+    operator, values = requirement.get("operator"), requirement.get("values") or []
+    if name == "fieldSelector":
+        return operator in ("In", "NotIn") and len(values) == 1
     try:
-        raw = parse_field_selector(selector.get("rawSelector") or "")
-        found = {path: raw.exact(path) or "" for path in ("metadata.name", "spec.nodeName")}
-    except StatusError:
-        pass
-    for requirement in selector.get("requirements") or ():
-        values: list[str] = requirement.get("values") or []
-        if requirement.get("operator") == "In" and len(values) == 1:
-            found[requirement.get("key") or ""] = values[0]
-    return found.get("metadata.name", ""), found.get("spec.nodeName", "")
+        parse_label_selector(label_selector_text({"matchExpressions": [requirement]}))
+    except (StatusError, KeyError):
+        return False
+    return True
 
 
 async def review_own_access(authorizer: Authorizer, call: Call) -> Response:

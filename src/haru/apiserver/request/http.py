@@ -207,8 +207,8 @@ class AuditTrail(Protocol):
     panicked: bool
     """The server failed with an unexpected error; the last event has the stage Panic."""
 
-    def impersonated(self, user: UserInfo) -> None:
-        """Note the user that the caller impersonates."""
+    def impersonated(self, user: UserInfo, constraint: str) -> None:
+        """Note the user that the caller impersonates, and the verb that allows it for some requests alone."""
 
     async def received(self) -> bool:
         """Write the stage RequestReceived; False: the server must refuse the request (mode `blocking-strict`)."""

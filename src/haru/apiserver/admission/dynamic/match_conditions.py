@@ -63,7 +63,8 @@ def decider(attributes: Attributes) -> Decide:
 def _judged(authorizer: Authorizer, who: UserInfo, question: Question) -> Decision:
     """What the authorizer says to one question."""
     if question.path:
-        return Decision(authorizer.allowed_path(who, question.verb, question.path))
+        of_path = authorizer.decide_path(who, question.verb, question.path)
+        return Decision(of_path.allowed, of_path.reason)
     try:
         node = parse_field_selector(question.field_selector).exact("spec.nodeName") or ""
     except StatusError:
