@@ -409,3 +409,22 @@ async def test_owners_of_a_version_that_the_kind_has_not_are_dropped(api: Caller
         body = {"metadata": {"managedFields": [{**entry, "apiVersion": version}]}}
         answer = await api("PATCH", f"{path}/c", body, type=MERGE)
         assert [one["manager"] for one in answer.json["metadata"].get("managedFields", [])] == left
+
+
+async def test_discovery_in_a_form_that_is_not_there_is_not_acceptable(api: Caller) -> None:
+    for accept in ("text/html", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"):
+        for path in ("/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1"):
+            assert (await api("GET", path, accept=accept)).status == 406
+            assert (await api("GET", path, accept=f"{accept},application/json")).status == 200
+
+
+async def test_watch_with_rows_that_cannot_be_is_refused_before_it_begins(api: Caller) -> None:
+    answer = await api("GET", f"{MAPS}?watch=1&includeObject=x", accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+    assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
+
+
+async def test_addresses_of_a_service_are_not_changed_behind_its_address(api: Caller) -> None:
+    path = f"{NAMESPACE}/services"
+    await api.create(path, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+    answer = await api("PATCH", f"{path}/s", {"spec": {"clusterIPs": ["10.96.9.9"]}}, type=MERGE)
+    assert answer.status == 422 and "first value must match `clusterIP`" in answer.json["message"]

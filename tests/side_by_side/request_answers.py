@@ -125,18 +125,22 @@ def plain(value: Any, versions: Versions) -> Any:
     if "cells" in value:
         made["cells"] = [_ADDRESS.sub("IP", one) if isinstance(one, str) else one for one in made["cells"]]
         made["cells"] = ["AGE" if isinstance(one, str) and _AGE.fullmatch(one) else one for one in made["cells"]]
-        made.get("object", {}).get("metadata", {}).pop("managedFields", None)
+        ((made.get("object") or {}).get("metadata") or {}).pop("managedFields", None)
     if "token" in value and "expirationTimestamp" in value:
         made["token"] = "TOKEN"
     for column in made.get("columnDefinitions") or ():
         column.pop("description", None)
-    if made.get("kind") == "SelfSubjectRulesReview":
+    if made.get("kind") == "SelfSubjectRulesReview" and "status" in made:
         for key in ("nonResourceRules", "resourceRules"):
-            made["status"][key] = sorted(made["status"].get(key) or [], key=json.dumps)
+            made["status"][key] = sorted(made["status"].get(key) or [], key=_in_order)
     if made.get("kind") == "Status" and made.get("status") == "Failure":
         _plain_failure(made)
     _forget_allocated(made)
     return made
+
+
+def _in_order(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _plain_failure(made: Obj) -> None:

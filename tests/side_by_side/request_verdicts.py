@@ -18,6 +18,8 @@ _LINES = [
         "an item without its key",
         r"code: 500 failed to create manager for existing fields: .* an element that omits all",
     ),
+    ("an item without its key", r"code: 409 Apply failed .*conflict with \"before-first-apply"),
+    ("an item without its key", r"\.details\.causes.*before-first-apply.* \| .*conflict with"),
     ("an item without its key", r".*\.metadata\.managedFields: - \| \["),
     (
         "an item without its key",
@@ -108,7 +110,7 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
     return ""
 
 
-_EMPTY = re.compile(r'\[\]|""')
+_EMPTY = re.compile(r'\[\]|""|\{\}')
 _VERSIONS = re.compile(r'.*metadata\.(generation|resourceVersion): "?(?:RV)?(\d+)"? \| "?(?:RV)?(\d+)"?')
 
 

@@ -29,7 +29,7 @@ from benchmarks.control_planes import Server, serving
 from custom_objects import definition
 from request_answers import Answer, Versions, differences, plain, unequal
 from request_draw import RequestDraw
-from request_parts import Request, chosen
+from request_parts import PARTIAL, TABLE, Request, chosen
 from request_users import TOKEN
 from request_verdicts import LASTING, known_cause
 
@@ -37,7 +37,15 @@ from haru.kube import yaml
 
 Obj = dict[str, Any]
 STEPS = 40
-WATCHES = ("", f"&labelSelector={quote('a=b')}", "&allowWatchBookmarks=true")
+WATCHES = (
+    ("", ""),
+    (f"&labelSelector={quote('a=b')}", ""),
+    ("&allowWatchBookmarks=true", ""),
+    ("", TABLE),
+    ("&includeObject=Object", TABLE),
+    ("", PARTIAL),
+)
+"""Parameters of watches, and the form in which they are asked for."""
 GATES = (
     "GenericWorkload GangScheduling TopologyAwareWorkloadScheduling WorkloadAwarePreemption WorkloadWithJob "
     "DRAWorkloadResourceClaims DRADeviceTaints DRADeviceTaintRules DRAConsumableCapacity DRADeviceBindingConditions "
@@ -244,14 +252,17 @@ class Comparison:
     def _watch(self, seed: int, draw: RequestDraw, versions: Sequence[str]) -> None:
         """Compare what watches from the beginning of a seed see."""
         paths = dict.fromkeys(one.path for one in draw.resources if one.is_namespaced and not one.is_virtual)
-        asked = [(path, query) for path in paths for query in WATCHES]
+        asked = [(path, *form) for path in paths for form in WATCHES]
+        common = "?watch=1&timeoutSeconds=1&resourceVersion="
         begun = [
-            [watch(side, f"{path}?watch=1&timeoutSeconds=1&resourceVersion={version}{query}") for path, query in asked]
+            [watch(side, f"{path}{common}{version}{query}", accept) for path, query, accept in asked]
             for side, version in zip((self.kube, self.haru), versions, strict=True)
         ]
-        for (path, query), *watches in zip(asked, *begun, strict=True):
+        for (path, query, accept), *watches in zip(asked, *begun, strict=True):
             self.counted["watches"] += 1
-            request = Request("GET", path, f"watch=1{query}", {}, None, f"watch {path.rpartition('/')[2]}")
+            request = Request(
+                "GET", path, f"watch=1{query}", {"Accept": accept}, None, f"watch {path.rpartition('/')[2]}"
+            )
             seen = [
                 plain(events_of(one), side.versions) for one, side in zip(watches, (self.kube, self.haru), strict=True)
             ]
@@ -266,10 +277,11 @@ class Comparison:
                 self.ask(Request("DELETE", path, "gracePeriodSeconds=0"))
 
 
-def watch(side: Side, url: str) -> http.client.HTTPConnection:
+def watch(side: Side, url: str, accept: str = "") -> http.client.HTTPConnection:
     """A connection on which a watch has been asked for."""
     connection = side.connection()
-    connection.request("GET", url, None, {"Authorization": f"Bearer {side.token}", **_USER})
+    headers = {"Authorization": f"Bearer {side.token}", **_USER} | ({"Accept": accept} if accept else {})
+    connection.request("GET", url, None, headers)
     return connection
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 import orjson
 
 from haru.apiserver.aggregation.server import Aggregator
-from haru.apiserver.encoding.negotiation import parse_accept
+from haru.apiserver.encoding.negotiation import negotiate, parse_accept
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.peers.server import Peers, etag_of
 from haru.apiserver.registry.resources import no_such_path
@@ -50,9 +50,10 @@ class Documents:
         served = self._served
         if path in ("/api", "/apis"):
             profile = aggregated_profile(request.header(b"accept"))
-            if profile is None:
-                return self._cached(request, path, "application/json")
-            return await self._aggregated(request, path, profile)
+            if profile is not None:
+                return await self._aggregated(request, path, profile)
+            negotiate(request.header(b"accept"))
+            return self._cached(request, path, "application/json")
         if path.startswith("/api/"):
             rest = ["", *rest]
         if len(rest) == 1:
@@ -60,9 +61,11 @@ class Documents:
             versions = list(dict.fromkeys(version for group, version in known if group == rest[0]))
             if not versions:
                 raise PageNotFound
+            negotiate(request.header(b"accept"))
             return json_response(discovery.api_group(rest[0], versions))
         if (rest[0], rest[1]) not in served.group_versions:
             raise no_such_path()
+        negotiate(request.header(b"accept"))
         return json_response(discovery.api_resource_list(rest[0], rest[1], served.kinds))
 
     async def _aggregated(self, request: Request, path: str, profile: str) -> Response:

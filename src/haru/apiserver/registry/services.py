@@ -113,12 +113,10 @@ async def _allocate(call: Call, service: Obj, old: Obj | None) -> None:
 
 
 def _mirror_addresses(spec: Obj, before: Obj) -> None:
-    """`clusterIP` and the first of `clusterIPs` are one: who changes only one of them means both."""
+    """Who changes `clusterIP` alone, as old clients do, means the first of `clusterIPs` as well."""
     one, many = spec.get("clusterIP"), spec.get("clusterIPs")
     if one and one != before.get("clusterIP") and many == before.get("clusterIPs"):
         spec["clusterIPs"] = [one]
-    elif many and many != before.get("clusterIPs") and one == before.get("clusterIP"):
-        spec["clusterIP"] = many[0]
 
 
 def _choose_families(spec: Obj, before: Obj) -> Iterator[FieldError]:

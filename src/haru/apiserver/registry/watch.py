@@ -307,6 +307,8 @@ class WatchHandler:
             raise not_acceptable(f"application/json;stream=watch, {WATCH_CONTENT_TYPE}")
         selection = selection_of(call, check_options)
         revision_of(request)
+        if representation.shape == "table":
+            table_of(call, [], {})  # which refuses what cannot be beside rows
         prefix = call.resource.prefix(call.namespace)
         socket = _websocket(request, binary=representation.protobuf) if wants_websocket(request.scope) else None
         initial: Sequence[Record] = ()

@@ -308,16 +308,7 @@ def _source_ranges(service: Obj, old: Obj | None, *, balances: bool) -> Iterator
     if not balances:
         yield forbidden(place, _ONLY_FOR_BALANCERS)
     for where, value in places:
-        if not _is_range(value.strip()):
-            yield invalid(where, value, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")
-
-
-def _is_range(text: str) -> bool:
-    try:
-        ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        return False
-    return "/" in text
+        yield from each_message(where, value.strip(), names.is_network(value.strip()))
 
 
 def _external_policy(spec: Obj) -> Iterator[FieldError]:
