@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -15,12 +17,13 @@ from request_draw import RequestDraw
 from request_parts import Request, chosen, json_patch, mark, merge_patch
 from request_samples import ALL, Obj
 from request_verdicts import known_cause
-from requests_compared import Side
+from requests_compared import Side, main
 
 from haru.kube.kinds import all_kinds, by_kind
 from haru.kube.patch.json_patch import apply_json_patch
 from haru.kube.patch.merge_patch import apply_merge_patch
 from haru.kube.wire_out import encode_protobuf
+from nights import tonight
 
 ASKED = Request("GET", "/api/v1/namespaces/n/pods/a", "", {}, None, "pods")
 
@@ -135,3 +138,27 @@ async def test_requests_of_a_seed_are_the_same_and_some_are_taken(api: Caller) -
             if "uid" in made["metadata"]:
                 known[f"{request.path}/{made['metadata']['name']}"] = made
     assert max(codes) < 504 and len([code for code in codes if code < 300]) >= 10 and len(set(codes)) > 3
+
+
+def test_requests_in_somebodys_name_are_drawn_with_his_roles() -> None:
+    draw = RequestDraw(3, {})
+    kinds = {obj["kind"] for _, obj in draw.users.roles()}
+    assert {"Role", "ClusterRole", "RoleBinding"} <= kinds
+    drawn = [draw.next() for _ in range(200)]
+    named = [one for one in drawn if one.headers.get("Impersonate-User", "").startswith("bob")]
+    asked = {one.resource for one in drawn if one.resource.endswith("Review")}
+    assert named and asked >= {"SelfSubjectAccessReview", "SubjectAccessReview", "SelfSubjectRulesReview"}
+    accounts = [one for one in drawn if "Authorization" in one.headers]
+    side = object.__new__(Side)
+    side.marks = {("token", "n3"): "secret"}
+    assert side.filled(accounts[0].headers["Authorization"]) == "Bearer secret"
+
+
+@pytest.mark.nightly
+@pytest.mark.host
+def test_random_requests_are_answered_as_by_kube_apiserver() -> None:
+    program = shutil.which("kube-apiserver")
+    if not program:
+        pytest.skip("kube-apiserver 1.36 is not on PATH")
+    seeds = tonight(range(40))
+    assert main([f"--kubernetes={Path(program).parent}", f"--seed={seeds.start}", f"--count={len(seeds)}"]) == 0
