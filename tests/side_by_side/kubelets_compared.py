@@ -6,9 +6,8 @@
 The folder holds kube-apiserver and kubelet; `etcd`, `kubectl`, `containerd`, `runc` and a static busybox are on PATH.
 It needs root and `ip`, and listens on the loopback alone. Both nodes are of one kube-apiserver. After each step of a
 case its pods come to rest, and each difference is printed once: between their statuses and events, what kubectl is told
-of them, the images of the nodes and the events about these. Times, uids, addresses, ids and counts of restarts do not
-count. Exit code 1 if anything differs; to read, not to pass: the moment at which a container is looked at makes
-differences, too.
+of them, the images of the nodes and the events about these. Times, uids, addresses, ids, counts of restarts and what is
+known (kubelet_told.py) do not count, nor what both say at moments of their own. Exit code 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import itertools
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -27,7 +26,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import yaml
 from benchmarks.control_planes import free_port, haru_program, serving
@@ -46,6 +44,7 @@ from kubelet_cases import (
     UID_OF,
     Step,
 )
+from kubelet_told import differing, plain, told
 from machine_boot import boot, unmount_below, with_boot_id
 from manifests import Obj
 
@@ -53,6 +52,8 @@ from containerd_process import Containerd, busybox_image
 
 BATCH = 8
 QUIET_SECONDS, MOST_SECONDS = 6.0, 45.0
+MOMENT_SECONDS = 30.0
+"""How long both sides may take to tell the same of a pod once: the moments of a crash loop differ."""
 HARD = {"memory.available": "1Mi", "nodefs.available": "64Mi", "imagefs.available": "100Mi"}
 SOFT = {"nodefs.available": "200Mi"}
 SOFT_SECONDS, MOST_GRACE = 10, 4
@@ -70,26 +71,6 @@ _NODE_ADDRESS = "198.51.100.77"
 _PORTS = {"kubelet": "247", "haru": "248"}
 """How the ports begin that servers in pods with the network of this machine have: none that clients are given."""
 _GROUPS = Path("/sys/fs/cgroup")
-_VARIES = re.compile(
-    r"uid|resourceVersion|managedFields|[a-z]+Timestamp|[a-zA-Z]+Time|(started|finished)At|containerID|imageID|image"
-    r"|(pod|host)IPs?|generation|observedGeneration|restartCount|qosClass"
-)
-_TEXTS = (
-    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}"), "UID"),
-    (re.compile(r"\b[0-9a-f]{64}\b"), "ID"),
-    (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)"), "TIME"),
-    (re.compile(r"\b(in|back-off) \d[\dms.]*( \([\dms.]+ including waiting\))?"), r"\1 T"),
-    (re.compile(r"\b24[78](\d\d)\b"), r"PORT-\1"),
-    (re.compile(r"(/containers/[a-z]+/)[0-9a-f]{8}\b"), r"\1START"),
-    (re.compile(r"\d+ characters requested"), "N characters requested"),
-    (re.compile(r"^\(combined from similar events\): "), ""),
-    (re.compile(r"\b10\.213\.\d+\.\d+"), "POD-IP"),
-    (re.compile(r"kubelets-compared-\d+-(kubelet|haru)"), "GROUP"),
-    (re.compile(r"(kubelet|haru)-\d+"), "NAMESPACE"),
-    # Set when it is mounted, or afterwards.
-    (re.compile(r",mode=3777,gid=\d+"), ""),
-    (re.compile(r"(available:|was using|below current usage) \(?\d+\w*"), r"\1 AMOUNT"),
-)
 
 
 @dataclass(frozen=True)
@@ -205,66 +186,6 @@ class Side:
         return before + uid + rest.removeprefix(name)
 
 
-def plain(value: Any, side: Side) -> Any:
-    """A value without what differs from node to node and from run to run."""
-    if isinstance(value, dict):
-        return {key: plain(each, side) for key, each in value.items() if not _VARIES.fullmatch(key)}
-    if isinstance(value, list):
-        return [plain(each, side) for each in value]
-    if not isinstance(value, str):
-        return value
-    for own, stands in ((side.node, "NODE"), (str(side.home), "HOME")):
-        value = value.replace(own, stands)
-    for pattern, stands in _TEXTS:
-        value = pattern.sub(stands, value)
-    return value
-
-
-def told(side: Side, namespace: str) -> dict[str, list[str]]:
-    """By pod: its status, line by line, then the events about it."""
-    found: dict[str, list[str]] = {}
-    for pod in side.listed(namespace, "pods"):
-        status = plain(pod["status"], side)
-        status["conditions"] = sorted(status.get("conditions", ()), key=lambda one: str(one["type"]))
-        _drop_momentary(status)
-        _tell_ends(status)
-        found[pod["metadata"]["name"]] = json.dumps(status, indent=1, sort_keys=True).splitlines()
-    events: dict[str, set[str]] = {}
-    for event in side.listed(namespace, "events"):
-        about = event["involvedObject"]
-        text = f"event: {event['type']} {event['reason']} {about.get('fieldPath', '')}: {plain(event['message'], side)}"
-        events.setdefault(about["name"], set()).add(text)
-    return {name: [*found.get(name, ()), *sorted(events.get(name, ()))] for name in found.keys() | events.keys()}
-
-
-def _drop_momentary(status: Obj) -> None:
-    """Drop of a pod's own resources what a kubelet tells for a while only, and all of a pod that has ended.
-
-    What no group has is there until it looks at the running pod; the largest number is a group of version 1 without a
-    limit.
-    """
-    resources = status.get("resources") or {}
-    if status.get("phase") in ("Succeeded", "Failed"):
-        status.pop("resources", None)
-    for kind in ("limits", "requests"):
-        amounts = resources.get(kind, {})
-        for name in amounts.keys() - {"cpu", "memory"}:
-            del amounts[name]
-        if amounts.get("memory") == "9007199254740988Ki":
-            del amounts["memory"]
-        if not amounts:
-            resources.pop(kind, None)
-
-
-def _tell_ends(status: Obj) -> None:
-    """Tell of a container that waits for its next start how it ended: kubelets mostly do until its pause is over."""
-    for member in ("containerStatuses", "initContainerStatuses"):
-        for one in status.get(member, ()):
-            reason = one["state"].get("waiting", {}).get("reason")
-            if reason == "CrashLoopBackOff" or (reason == "RunContainerError" and one["lastState"]):
-                one["state"] = one["lastState"]
-
-
 def settle(sides: Sequence[Side], namespaces: Sequence[str]) -> None:
     """Wait until no pod has changed for some seconds, at most three quarters of a minute."""
     end, since, before = time.monotonic() + MOST_SECONDS, time.monotonic(), ""
@@ -274,6 +195,32 @@ def settle(sides: Sequence[Side], namespaces: Sequence[str]) -> None:
         if now != before:
             before, since = now, time.monotonic()
         time.sleep(1)
+
+
+def _differences(
+    sides: tuple[Side, Side], namespaces: Sequence[str], said: dict[str, dict[str, list[str]]]
+) -> list[tuple[str, str]]:
+    """The pods of which both sides never say the same within some seconds, with what they said last."""
+    end = time.monotonic() + MOMENT_SECONDS
+    heard: tuple[dict[str, list[list[str]]], ...] = ({}, {})
+    agreed: set[str] = set()
+    while True:
+        for side, namespace, found in zip(sides, namespaces, heard, strict=True):
+            now = {**told(side, namespace), **said[side.name], "the node": [*side.images(), *side.node_events()]}
+            for pod, lines in now.items():
+                found.setdefault(pod, []).append(lines)
+        left: list[tuple[str, str]] = []
+        for pod in sorted((heard[0].keys() | heard[1].keys()) - agreed):
+            pairs = [differing(*pair) for pair in itertools.product(*(one.get(pod, [[]]) for one in heard))]
+            if any(first == second for first, second in pairs):
+                agreed.add(pod)
+                continue
+            first, second = pairs[-1]
+            diff = difflib.unified_diff(first, second, sides[0].name, sides[1].name, lineterm="", n=2)
+            left.append((pod, "\n".join(diff)))
+        if not left or time.monotonic() > end:
+            return left
+        time.sleep(2)
 
 
 def compared(sides: tuple[Side, Side], names: Sequence[str], number: int) -> int:
@@ -290,16 +237,8 @@ def compared(sides: tuple[Side, Side], names: Sequence[str], number: int) -> int
             for name in (name for name in names if step < len(CASES[name])):
                 said[side.name][f"kubectl of {name}"] = side.carry_out(namespace, CASES[name][step])
         settle(sides, namespaces)
-        first, second = (
-            {**told(side, namespace), **said[side.name], "the node": [*side.images(), *side.node_events()]}
-            for side, namespace in zip(sides, namespaces, strict=True)
-        )
-        for pod in sorted(first.keys() | second.keys()):
-            lines = difflib.unified_diff(
-                first.get(pod, []), second.get(pod, []), *(s.name for s in sides), lineterm="", n=2
-            )
-            text = "\n".join(lines)
-            if text and (pod, text) not in seen:
+        for pod, text in _differences(sides, namespaces, said):
+            if (pod, text) not in seen:
                 seen.add((pod, text))
                 print(f"{pod}, step {step + 1}:\n{text}", flush=True)
     for side, namespace in zip(sides, namespaces, strict=True):
@@ -448,9 +387,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         others = [name for name in names if name not in alone]
         batches = [others[first : first + BATCH] for first in range(0, len(others), BATCH)]
         batches += [[name] for name in alone]
-        differing = sum(compared(sides, batch, number) for number, batch in enumerate(batches))
-    print(f"{differing} pods with differences")
-    return 1 if differing else 0
+        found = sum(compared(sides, batch, number) for number, batch in enumerate(batches))
+    print(f"{found} pods with differences")
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

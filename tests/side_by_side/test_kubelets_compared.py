@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from kubectl_answers import QUESTIONS
 from kubelet_cases import BOOT, CASES, END_SANDBOX, PAUSE_SERVER, REMOVE_IMAGE, RESTART
-from kubelets_compared import Side, plain, told
+from kubelet_told import KNOWN, Known, differing, plain, told
+from kubelets_compared import Side
 from manifests import Obj
 
 WORDS = (
@@ -49,6 +50,20 @@ def test_pod_is_told_with_its_events_once() -> None:
         "event: Normal Started spec.containers{main}: on NODE"
     ]
     assert lines.index('   "type": "a"') < lines.index('   "type": "b"')
+
+
+def test_what_a_probe_is_told_at_one_moment_counts_only_where_both_are() -> None:
+    refused = (
+        "event: Warning Unhealthy spec.containers{main}: Startup probe failed: dial tcp: connect: connection refused"
+    )
+    assert differing([refused, "a"], ["a"]) == (["a"], ["a"])
+    assert differing([refused, "a"], [refused, "b"]) == ([refused, "a"], [refused, "b"])
+
+
+def test_what_is_known_of_a_pod_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    side = Recorded("haru", Path("kubeconfig"), Path("/tmp/kc/haru"))
+    monkeypatch.setitem(KNOWN, "p", Known(("conditions",), lines="event: Normal Started"))
+    assert told(side, "haru-1")["p"] == ["{", ' "resources": {}', "}"]
 
 
 @pytest.mark.parametrize("name", CASES)
