@@ -294,6 +294,7 @@ async def test_pod_without_enough_node_resources_is_rejected() -> None:
     assert rejected["status"]["message"] == (
         "Pod was rejected: Node didn't have enough resource: cpu, requested: 20000, used: 20000, capacity: 32000"
     )
+    assert rejected["status"]["conditions"] == []
 
 
 async def test_readiness_gate_delays_ready_condition() -> None:

@@ -307,6 +307,8 @@ def started_at(pod: Obj) -> datetime | None:
 
 
 def rejected_status(pod: Obj, now: str, reason: str, message: str) -> Obj:
-    """The status of a pod that the node does not take."""
+    """The status of a pod that the node does not take: without any condition that kubelets write."""
     text = f"Pod was rejected: {message}"
-    return observed(pod, {"phase": "Failed", "reason": reason, "message": text, "startTime": now})
+    status = observed(pod, {"phase": "Failed", "reason": reason, "message": text, "startTime": now})
+    gone = [type_ for type_ in _OWN_CONDITIONS if get_condition(pod, type_)]
+    return {**status, "conditions": [{"type": type_, "$patch": "delete"} for type_ in gone]} if gone else status
