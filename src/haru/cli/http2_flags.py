@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from haru.cli.number_flags import whole
 from haru.http2 import MAX_STREAMS
 
 _MOST = (1 << 31) - 1
@@ -31,6 +32,4 @@ def http2_streams_of(flags: argparse.Namespace) -> int:
 
 
 def _streams(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > _MOST:
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a number from 0 to {_MOST}')
-    return int(text)
+    return whole(text, f"write a number from 0 to {_MOST}", most=_MOST)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from haru.cli.component_flags import add_component_arguments, parse_gates
 from haru.cli.main import UsageError
+from haru.cli.number_flags import whole
 from haru.cli.serving_flags import scheduler_name
 
 if TYPE_CHECKING:
@@ -127,9 +128,7 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
 
 def mebibytes(text: str) -> int:
     """A size for argparse."""
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a number of MiB, at least 1')
-    return int(text)
+    return whole(text, "write a number of MiB, at least 1", least=1)
 
 
 def add_profile_argument(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from haru.cli.duration_flags import duration
 from haru.cli.main import UsageError
+from haru.cli.number_flags import whole
 
 if TYPE_CHECKING:
     from haru.secure_serving.options import ServingOptions
@@ -131,9 +132,7 @@ def check_certificate_files(flags: argparse.Namespace, *authorities: str) -> Non
 
 def port_number(text: str) -> int:
     """A TCP port, for argparse."""
-    if not text.isascii() or not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f'Invalid value: "{text}": write a port from 0 to 65535')
-    return int(text)
+    return whole(text, "write a port from 0 to 65535", most=65535)
 
 
 def scheduler_name(text: str) -> str:
