@@ -86,7 +86,11 @@ async def test_tenant_gets_full_answer_without_right_to_list_nodes(tmp_path: Pat
         assert code == 0 and "pod/training" in out and "1 pod of 1 workload waits in the namespaces" in out
         assert "nothing waits" in (await kubectl("get", "--raw", listed, "--as=bob"))[1]
         code, out = await kubectl("get", "explanations.explain.haru.dev", "-n", "team-a", "--as=jane")
-        assert code == 0 and "pod.training" in out
+        head, row = out.splitlines()
+        assert code == 0 and head.split() == ["WHAT", "PODS", "SINCE", "VERDICT", "SHORT", "BY", "FIRST", "REMEDY"]
+        assert row.split()[:2] == ["pod/training", "1"] and "FitsLater" in row and "notebook-7" not in row
+        assert (await kubectl("get", "explanations", "-n", "team-a", "-o", "name"))[1].strip().endswith("/pod.training")
+        assert "STARTS" in (await kubectl("get", "explanations", "-n", "team-a", "-o", "wide"))[1].splitlines()[0]
         code, out = await kubectl("get", "--raw", PATH, "--as=bob")
         assert code == 1 and "cannot get resource" in out
     finally:

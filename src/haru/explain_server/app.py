@@ -14,6 +14,7 @@ from haru.explain import PendingList
 from haru.explain_server.access import ExplainAccess
 from haru.explain_server.answers import Answered, Answers, NotThere
 from haru.explain_server.discovery import GROUP, VERSION, document
+from haru.explain_server.kubectl_table import table_of, wants_table
 from haru.explain_server.metrics import Metrics
 from haru.explain_server.questions import Question, parse_path
 from haru.explain_server.queue import Busy
@@ -113,11 +114,12 @@ class ExplainApp:
             message = "the cluster could not be asked; try again"
             details = {**_details(question), "retryAfterSeconds": _RETRY_SECONDS}
             raise StatusError(503, "ServiceUnavailable", message, details) from None
-        return _rendered(told, question, output, command)
+        tabular = not request.param("output") and wants_table(request.header(b"accept") or "")
+        return _rendered(told, question, output, command, tabular=tabular)
 
 
-def _rendered(told: Answered, question: Question, output: str, command: str) -> Answer:
-    """The answer in its form; `command` is the one that asks, where a text is to name it."""
+def _rendered(told: Answered, question: Question, output: str, command: str, *, tabular: bool) -> Answer:
+    """The answer in its form; `command` is the one that asks, where a text is to name it; a list may be `tabular`."""
     if output == "html":
         title = told.total if isinstance(told, PendingList) else f"{question.resource}/{question.name}"
         return Answer(200, page(title, Html(told.html())).encode(), "text/html; charset=utf-8")
@@ -129,8 +131,10 @@ def _rendered(told: Answered, question: Question, output: str, command: str) -> 
     body = {**told.as_dict(), "apiVersion": f"{GROUP}/{VERSION}"}
     if isinstance(told, PendingList):
         # As in any list each has a name, by which kubectl prints it.
-        items = ({"metadata": _metadata(i["namespace"], i["workload"].replace("/", ".")), **i} for i in body["items"])
-        body["items"] = list(items)
+        metadata = [_metadata(item["namespace"], item["workload"].replace("/", ".")) for item in body["items"]]
+        if tabular:
+            return Answer(200, orjson.dumps(table_of(told, metadata)), "application/json")
+        body["items"] = [{"metadata": each, **item} for each, item in zip(metadata, body["items"], strict=True)]
     return Answer(200, orjson.dumps({**head, **body}), "application/json")
 
 
