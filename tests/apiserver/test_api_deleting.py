@@ -171,6 +171,18 @@ async def test_namespace_is_deleted_after_finalize(api: Caller) -> None:
     assert (await api("GET", "/api/v1/namespaces/team")).status == 404
 
 
+@pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical"])
+async def test_priority_class_of_the_system_is_not_deleted(api: Caller, name: str) -> None:
+    path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}"
+    answer = await api("DELETE", path)
+    assert (answer.status, answer.json["message"]) == (
+        403,
+        f'priorityclasses.scheduling.k8s.io "{name}" is forbidden: '
+        "this is a system priority class and cannot be deleted",
+    )
+    assert (await api("GET", path)).status == 200
+
+
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
 async def test_system_namespaces_cannot_be_deleted(api: Caller, name: str) -> None:
     answer = await api("DELETE", f"/api/v1/namespaces/{name}")

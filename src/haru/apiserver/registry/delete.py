@@ -17,11 +17,20 @@ from haru.apiserver.request.call import Call, dry_run_errors
 from haru.apiserver.request.http import Request, Response, json_response, success_status
 from haru.kube.custom.definitions import CLEANUP, GROUP, PLURAL
 from haru.kube.decoding import strict_decode
-from haru.kube.errors import FieldError, StatusError, bad_request_error, conflict_error, invalid, invalid_error
+from haru.kube.errors import (
+    FieldError,
+    StatusError,
+    bad_request_error,
+    conflict_error,
+    forbidden_error,
+    invalid,
+    invalid_error,
+)
 from haru.kube.kinds import delete_options
 from haru.kube.meta import Obj
 from haru.kube.names import format_time, parse_time
 from haru.kube.strategy import is_shown_when_deleted
+from haru.kube.validation.scheduling import SYSTEM_CLASSES
 from haru.storage import CompareFailed, Delete, Put, Record
 
 ORPHAN = "orphan"
@@ -313,9 +322,12 @@ async def handle_delete(call: Call) -> Response:
     """DELETE of an object."""
     options = await read_options(call)
     _warn_of_orphans(call, options)
+    kind = call.resource.kind
+    if (kind.group, kind.plural) == ("scheduling.k8s.io", "priorityclasses") and call.name in SYSTEM_CLASSES:
+        why = "this is a system priority class and cannot be deleted"
+        raise forbidden_error(kind.group, kind.plural, call.name, why)
     await call.admission.admit_delete(call)
     deletion = await delete_one(call, options)
-    kind = call.resource.kind
     if deletion.removed and not is_shown_when_deleted(kind):
         details: Obj = {"name": call.name}
         if kind.group:

@@ -37,7 +37,7 @@ _GROUP_MEMBERS = (
 )
 _WORKLOAD_SPEC, _GROUP_SPEC = "scheduling.v1alpha2.WorkloadSpec", "scheduling.v1alpha2.PodGroupSpec"
 _SYSTEM_PREFIX = "system-"
-_SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _DISRUPTION_MODES = ("Pod", "PodGroup")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 
@@ -59,7 +59,7 @@ def validate_priority_class(priority_class: Obj) -> list[FieldError]:
 
 
 def _system_class_problem(name: str, value: int, global_default: bool) -> str:
-    expected = _SYSTEM_CLASSES.get(name)
+    expected = SYSTEM_CLASSES.get(name)
     if expected is None:
         return f"{name} is not a known system priority class"
     if value != expected:
