@@ -86,6 +86,8 @@ class Side:
     """Its process."""
     containerd: list[Containerd] = field(default_factory=list)
     """Its container runtime."""
+    refusals: list[str] = field(default_factory=list)
+    """What kubectl was refused since they were looked at last."""
 
     @property
     def node(self) -> str:
@@ -93,11 +95,11 @@ class Side:
         return f"{self.name}.node"
 
     def kubectl(self, *words: str, stdin: str | None = None) -> str:
-        """What kubectl prints; what it is refused is printed here."""
+        """What kubectl prints; what it is refused is noted."""
         command = ["kubectl", f"--kubeconfig={self.kubeconfig}", *words]
         answer = subprocess.run(command, input=stdin, text=True, capture_output=True, check=False)
         if answer.returncode:
-            print(f"{self.name}: {' '.join(words)}: {answer.stderr.strip()[:300]}")
+            self.refusals.append(f"{' '.join(words)}: {answer.stderr.strip()[:300]}")
         return answer.stdout
 
     def listed(self, namespace: str, kind: str) -> list[Obj]:
@@ -149,7 +151,13 @@ class Side:
                 said += [plain(line, self) for line in answer(kubectl, words)]
             else:
                 self.kubectl("-n", namespace, *(self._with_uid(namespace, word) for word in change))
-        return said
+        return [*said, *self.refused()]
+
+    def refused(self) -> list[str]:
+        """What kubectl was refused, once."""
+        found = [plain(line, self) for line in self.refusals]
+        self.refusals.clear()
+        return found
 
     def restart(self, *, boots: bool) -> None:
         """End its agent without a word and run it again, with the same flags; or its whole machine."""
@@ -230,6 +238,7 @@ def compared(sides: tuple[Side, Side], names: Sequence[str], number: int) -> int
         side.kubectl("create", "namespace", namespace)
         side.kubectl("-n", namespace, "create", "serviceaccount", "default")
         side.kubectl("-n", namespace, "create", "configmap", "kube-root-ca.crt", "--from-literal=ca.crt=x")
+    _print_refused(sides)
     seen: set[tuple[str, str]] = set()
     for step in range(max(len(CASES[name]) for name in names)):
         said: dict[str, dict[str, list[str]]] = {side.name: {} for side in sides}
@@ -245,7 +254,15 @@ def compared(sides: tuple[Side, Side], names: Sequence[str], number: int) -> int
         side.kubectl("-n", namespace, "delete", "pods", "--all", "--grace-period=1", "--timeout=60s")
         # What comes next is for a node that has recovered.
         side.kubectl("wait", "node", side.node, "--for=condition=DiskPressure=False", "--timeout=120s")
+    _print_refused(sides)
     return len({pod for pod, _ in seen})
+
+
+def _print_refused(sides: Sequence[Side]) -> None:
+    """Print what was refused beside the steps of cases."""
+    for side in sides:
+        for line in side.refused():
+            print(f"{side.name}: {line}", flush=True)
 
 
 @contextlib.contextmanager

@@ -32,6 +32,12 @@ def test_names_times_and_ids_do_not_count() -> None:
     assert plain("back-off 10s restarting", HARU) == plain("back-off 1m20s restarting", HARU)
 
 
+def test_what_is_refused_is_told_once_without_the_names_of_the_node() -> None:
+    side = Side("haru", Path("kubeconfig"), Path("/tmp/kc/haru"), refusals=["-n haru-1 exec p: no p on haru.node"])
+    assert side.refused() == ["-n NAMESPACE exec p: no p on NODE"]
+    assert side.refused() == []
+
+
 class Recorded(Side):
     """A side whose objects are given."""
 
