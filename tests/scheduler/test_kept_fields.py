@@ -200,6 +200,34 @@ def test_what_decisions_read_of_a_pod_is_kept(number: int, spec: Obj, status: Ob
     assert _hinted(kept) == _hinted(pod)
 
 
+@given(st.lists(st.tuples(_STATUS, st.booleans()), min_size=1, max_size=6))
+def test_status_is_kept_alike_before_and_after_a_kubelet_tells_it(statuses: list[tuple[Obj, bool]]) -> None:
+    dropped, of_container = {"hostIPs", "podIPs"}, {"containerID", "imageID", "user", "volumeMounts"}
+    fields = KeptFields()
+    for number, (status, told) in enumerate(statuses):
+        pod = {**running_pod(number), "status": {**(running_pod(number)["status"] if told else {}), **status}}
+        wanted = {name: value for name, value in pod["status"].items() if name not in dropped}
+        if "conditions" in wanted:
+            unread = ("ContainersReady", "Initialized", "PodReadyToStartContainers")
+            wanted["conditions"] = [one for one in wanted["conditions"] if one["type"] not in unread]
+        if "containerStatuses" in wanted:
+            listed = wanted["containerStatuses"]
+            wanted["containerStatuses"] = [{k: v for k, v in one.items() if k not in of_container} for one in listed]
+        assert fields.pod(pod)["status"] == wanted
+
+
+def test_pods_of_which_no_kubelet_has_told_share_their_status() -> None:
+    fields = KeptFields()
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": TIME}
+    waiting: Obj = {"phase": "Pending", "qosClass": "Burstable", "conditions": [scheduled]}
+    pods = [{**running_pod(number), "status": copy.deepcopy(waiting)} for number in (1, 2)]
+    one, other = map(fields.pod, pods)
+    assert one["status"] is other["status"]
+    for number in range(3):
+        fields.pod(running_pod(number))
+    assert len(fields._statuses) == 1
+
+
 def _hinted(pod: Obj) -> Any:
     """What wakes units, but for the volumes that no filter reads."""
     fields = scheduling_fields(pod)

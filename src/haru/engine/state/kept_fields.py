@@ -40,6 +40,7 @@ _OF_CONTAINER: Final = frozenset(
 _STATUS_LISTS: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 _OF_CONTAINER_STATUS: Final = frozenset({"containerID", "imageID", "user", "volumeMounts"})
 _OF_STATUS: Final = frozenset({"hostIPs", "podIPs"})
+_OF_KUBELETS: Final = frozenset({"containerStatuses", "startTime"})
 _WITHOUT_STORAGE: Final = frozenset({"configMap", "downwardAPI", "emptyDir", "projected", "secret"})
 _CONDITIONS: Final = frozenset({"ContainersReady", "Initialized", "PodReadyToStartContainers"})
 _UNIQUE: Final = frozenset({"labels", "resourceClaimStatuses", "resourceClaims"})
@@ -55,6 +56,8 @@ class KeptFields:
         self._shared = SharedParts(interned)
         self._specs = SharedParts(self._parts)
         """Specs of pods but for what is different in each: those of a Job are one."""
+        self._statuses = SharedParts(lambda status: self._parts(_status(status)))
+        """Statuses that no kubelet has written: pods that came, or were bound, within a second have one."""
 
     @property
     def transforms(self) -> Mapping[str, Callable[[Obj], Obj]]:
@@ -65,7 +68,7 @@ class KeptFields:
         """Return a pod without what no decision and no explanation of a waiting pod reads."""
         metadata = self._parts(obj["metadata"])
         spec = dict(obj.get("spec") or {})
-        own = self._parts({name: spec.pop(name) for name in _OF_ONE_POD if name in spec})
+        own = {name: interned(spec.pop(name)) for name in _OF_ONE_POD if name in spec}
         for name in _CONTAINER_LISTS:
             if name in spec:
                 spec[name] = [_without(item, _OF_CONTAINER) for item in spec[name] or ()]
@@ -73,7 +76,9 @@ class KeptFields:
             spec["volumes"] = [item for item in spec["volumes"] or () if _WITHOUT_STORAGE.isdisjoint(item)]
         kept = {**obj, "metadata": metadata, "spec": {**self._specs.part(spec), **own}}
         if "status" in obj:
-            kept["status"] = self._parts(_status(obj["status"] or {}))
+            status = obj["status"] or {}
+            is_untold = _OF_KUBELETS.isdisjoint(status)
+            kept["status"] = self._statuses.part(status) if is_untold else self._parts(_status(status))
         return kept
 
     def claim(self, obj: Obj) -> Obj:
