@@ -72,9 +72,14 @@ def client_context(
 
 
 def present_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Present a certificate (PEM) to servers. Raises ssl.SSLError if the two are no pair."""
+    """Present a certificate (PEM) to servers. Raises ssl.SSLError if the two are no pair, or the key is encrypted."""
     with tempfile.TemporaryDirectory(prefix="haru-") as folder:  # the ssl module takes certificates only from files
         path = Path(folder, "client.pem")
         path.touch(mode=0o600)
         path.write_bytes(certificate + b"\n" + key)
-        context.load_cert_chain(path)
+        context.load_cert_chain(path, password=_no_passphrase)
+
+
+def _no_passphrase() -> str:
+    """OpenSSL would ask for it on the terminal, or on a stream that nobody writes."""
+    raise ssl.SSLError(1, "the private key is encrypted: store it without a passphrase")

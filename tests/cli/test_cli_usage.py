@@ -39,6 +39,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "clusters: [{name: a, cluster: {server: 'https://h'}}]\n"
         "contexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n"
     )
+    (tmp_path / "fileless").write_text(
+        "clusters: [{name: a, cluster: {server: 'https://h'}}]\nusers: [{name: a, user: {tokenFile: none}}]\n"
+        "contexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n"
+    )
     head = "apiVersion: haru.dev/v1alpha1\nkind: UpConfiguration\n"
     (tmp_path / "field.yaml").write_text(head + "profile: cpu:1\n")
     (tmp_path / "both.yaml").write_text(head + "ephemeral: true\ndataDir: /tmp/x\n")
@@ -95,6 +99,7 @@ CASES: list[tuple[list[str], list[str]]] = [
         ["explain", "pod/a", "-f", "node", "--kubeconfig", "kubeconfig"],
         ["-f and --kubeconfig", "leave one of them out"],
     ),
+    (["explain", "pod/a", "--kubeconfig", "fileless"], ["haru explain: token file ", "none: No such file"]),
     (["whatif", "-f", "node", "--as", "me"], ["-f and --as ", "leave one of them out"]),
     (["whatif", "-f", "node", "--context", "lab"], ["-f and --context", "leave one of them out"]),
     (["explain", "pod/a", "--kubeconfig", "latin.yml"], ["latin.yml: this is no UTF-8 text"]),

@@ -52,6 +52,11 @@ async def test_token_file_is_read_again_after_a_minute(tmp_path: Path):
     assert await token.value() == "two"
 
 
+async def test_token_file_that_can_not_be_read_is_named(tmp_path: Path):
+    with pytest.raises(CredentialError, match=f"^token file {tmp_path}/none: No such file or directory$"):
+        await BearerToken("", tmp_path / "none").value()
+
+
 async def test_exec_credential_is_cached_until_shortly_before_expiry(tmp_path: Path):
     now = [NOW]
     token = ProgramToken(program(tmp_path, format_time(NOW + timedelta(minutes=5))), lambda: now[0])

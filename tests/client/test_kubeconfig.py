@@ -1,11 +1,13 @@
 import base64
 import datetime
+import ssl
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from tls_server import certificate, pem
 
 from haru.client.api import ApiClient
 from haru.client.http import tls_context
@@ -60,6 +62,22 @@ def test_context_selects_server_user_and_namespace(tmp_path: Path):
     assert (loaded.tls_server_name, loaded.proxy) == ("api.example", "http://proxy:3128")
     assert loaded.token_file == tmp_path / "token"
     assert not loaded.insecure
+
+
+def test_data_may_stand_in_several_lines(tmp_path: Path):
+    path = tmp_path / "config"
+    path.write_text(config(cluster="server: https://x\n    certificate-authority-data: |\n      Q0Ft\n      b3Jl\n"))
+    assert load_kubeconfig(path).ca_pem == b"CAmore"
+
+
+def test_encrypted_key_is_refused_without_asking_for_its_passphrase(tmp_path: Path):
+    key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"secret"),
+    )
+    with pytest.raises(ssl.SSLError, match="the private key is encrypted: store it without a passphrase"):
+        tls_context(None, (pem(certificate("me"))[0], key))
 
 
 def test_file_paths_are_relative_to_kubeconfig(tmp_path: Path):
@@ -117,6 +135,21 @@ def test_first_of_several_kubeconfigs_wins_per_entry(tmp_path: Path):
         (config(cluster="server: https://x\n    certificate-authority-data: '?'"), None, "not valid base64"),
         (config(cluster="server: https://x\n    certificate-authority: nope"), None, "nope: No such file"),
         (config(user="token: [a]"), None, r"user.token: a text is needed"),
+        (
+            config(cluster="{server: 'https://x', insecure-skip-tls-verify: 'false'}"),
+            None,
+            r"cluster.insecure-skip-tls-verify: true or false is needed, not 'false'",
+        ),
+        (
+            config(cluster="{server: 'https://x', disable-compression: 1}"),
+            None,
+            r"cluster.disable-compression: true or false is needed, not 1",
+        ),
+        (
+            config(user="exec: {command: x, provideClusterInfo: 'no'}"),
+            None,
+            r"exec.provideClusterInfo: true or false is needed, not 'no'",
+        ),
         ("- a", None, "config: .*is a list, not an object"),
         ("a: [", None, "config"),
     ],

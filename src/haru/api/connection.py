@@ -14,6 +14,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from haru.client.api import ApiClient
+from haru.client.credentials import CredentialError
 from haru.client.impersonation import Impersonation
 from haru.client.kubeconfig import KubeconfigError, in_cluster, load_kubeconfig
 from haru.embedded.data_directory import default_data_dir
@@ -105,5 +106,7 @@ def told_as_cluster_error(client: ApiClient) -> Iterator[None]:
             what = "Unauthorized: the server does not accept the credentials of the kubeconfig; have they expired?"
             raise ClusterError(f"{client.server}: {what}") from error
         raise ClusterError(error.message) from error
+    except CredentialError as error:
+        raise ClusterError(str(error)) from error
     except OSError as error:
         raise ClusterError(f"{client.server} cannot be reached: {error}") from error

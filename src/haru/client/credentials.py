@@ -32,6 +32,10 @@ Certificate = tuple[bytes, bytes]
 """A client certificate with its chain, and its key (both PEM)."""
 
 
+class CredentialError(OSError):
+    """A file or a program did not give out a credential; the message names it and says why."""
+
+
 class TokenSource(Protocol):
     """Where the token comes from."""
 
@@ -69,9 +73,9 @@ class BearerToken:
         if self._file is not None and (self._read_at is None or now - self._read_at >= _REREAD_SECONDS):
             try:
                 self._token = self._file.read_text(encoding="utf-8").strip() or self._token
-            except OSError:
+            except OSError as error:
                 if not self._token:
-                    raise
+                    raise CredentialError(f"token file {self._file}: {error.strerror}") from error
             self._read_at = now
             self.number += 1
         return self._token
@@ -81,10 +85,6 @@ class BearerToken:
         if number == self.number:
             self._read_at = None
         return self._file is not None
-
-
-class CredentialError(OSError):
-    """A program did not give out a credential; the message names it and says why."""
 
 
 @dataclass(frozen=True, slots=True)

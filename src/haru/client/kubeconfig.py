@@ -64,6 +64,13 @@ class _Entry:
             raise KubeconfigError(f"{self.where}.{key}: a text is needed, not {value!r}")
         return value
 
+    def flag(self, key: str) -> bool:
+        """Whether something is said to be so. What is no boolean, such as the text "false", is refused."""
+        value = self.body.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise KubeconfigError(f"{self.where}.{key}: true or false is needed, not {value!r}")
+        return bool(value)
+
     def texts(self, key: str) -> tuple[str, ...]:
         values = self.body.get(key) or ()
         if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
@@ -74,7 +81,7 @@ class _Entry:
         """What `<key>-data` carries in base64, else the content of the file that `<key>` names."""
         if data := self.text(f"{key}-data"):
             try:
-                return base64.b64decode(data, validate=True)
+                return base64.b64decode("".join(data.splitlines()), validate=True)
             except binascii.Error as error:
                 raise KubeconfigError(f"{self.where}.{key}-data: not valid base64: {error}") from error
         path = self.path(key)
@@ -184,10 +191,10 @@ def _resolve(merged: _Merged, context: str | None, files: Iterable[Path]) -> Clu
         server=server,
         namespace=chosen.text("namespace") or "default",
         ca_pem=cluster.content("certificate-authority"),
-        insecure=bool(cluster.body.get("insecure-skip-tls-verify")),
+        insecure=cluster.flag("insecure-skip-tls-verify"),
         tls_server_name=cluster.text("tls-server-name"),
         proxy=proxy,
-        compression=not cluster.body.get("disable-compression"),
+        compression=not cluster.flag("disable-compression"),
         impersonated=_impersonated(user),
         token=user.text("token"),
         token_file=user.path("tokenFile"),
@@ -248,7 +255,7 @@ def _program(user: _Entry, cluster: _Entry) -> Program | None:
         env={str(item["name"]): str(item.get("value", "")) for item in env},
         api_version=version,
         install_hint=str(body.get("installHint") or ""),
-        cluster=_told_cluster(cluster) if body.get("provideClusterInfo") else None,
+        cluster=_told_cluster(cluster) if _Entry(body, user.folder, where).flag("provideClusterInfo") else None,
         interactive=mode,
     )
 
@@ -265,10 +272,10 @@ def _told_cluster(cluster: _Entry) -> dict[str, Any]:
     told = {
         "server": cluster.text("server"),
         "tls-server-name": cluster.text("tls-server-name"),
-        "insecure-skip-tls-verify": bool(cluster.body.get("insecure-skip-tls-verify")),
+        "insecure-skip-tls-verify": cluster.flag("insecure-skip-tls-verify"),
         "certificate-authority-data": base64.b64encode(ca).decode() if ca is not None else "",
         "proxy-url": cluster.text("proxy-url"),
-        "disable-compression": bool(cluster.body.get("disable-compression")),
+        "disable-compression": cluster.flag("disable-compression"),
         "config": next((entry.get("extension") for entry in extensions if entry.get("name") == _EXEC_EXTENSION), None),
     }
     return {key: value for key, value in told.items() if value or key == "server"}
