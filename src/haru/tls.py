@@ -77,9 +77,9 @@ def present_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes)
         path = Path(folder, "client.pem")
         path.touch(mode=0o600)
         path.write_bytes(certificate + b"\n" + key)
-        context.load_cert_chain(path, password=_no_passphrase)
+        context.load_cert_chain(path, password=no_passphrase)
 
 
-def _no_passphrase() -> str:
-    """OpenSSL would ask for it on the terminal, or on a stream that nobody writes."""
+def no_passphrase() -> str:
+    """Refuse an encrypted key: OpenSSL would ask for its passphrase on the terminal. Raises ssl.SSLError."""
     raise ssl.SSLError(1, "the private key is encrypted: store it without a passphrase")

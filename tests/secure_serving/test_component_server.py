@@ -13,13 +13,15 @@ from typing import Any
 import aiohttp
 import orjson
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from haru.apiserver.auth import Pair, client_pair, new_authority
 from haru.client.api import ApiClient
 from haru.client.transport import Request, Response
 from haru.secure_serving.component import ComponentApp, ComponentServer, health_route
 from haru.secure_serving.http import Answer
-from haru.secure_serving.listener import Listener
+from haru.secure_serving.listener import Listener, TlsFiles
 from haru.secure_serving.options import ServingOptions
 
 MAY = {"Authorization": "Bearer reader"}
@@ -196,3 +198,14 @@ async def test_failing_check_is_named() -> None:
         assert (await get(f"http://127.0.0.1:{listener.port}/readyz", method="POST"))[0] == 405
     finally:
         await listener.stop()
+
+
+def test_encrypted_key_is_refused_without_asking_for_its_passphrase(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
+    )
+    files = TlsFiles(tmp_path / "tls.crt", tmp_path / "tls.key")
+    files.certificate.write_bytes(new_authority(datetime.now(UTC)).certificate)
+    files.key.write_bytes(key)
+    with pytest.raises(ValueError, match=r"can be read: .*the private key is encrypted: store it without a passphrase"):
+        files.context()

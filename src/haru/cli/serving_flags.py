@@ -107,6 +107,8 @@ def check_certificate_files(flags: argparse.Namespace, *authorities: str) -> Non
     """Look at the files of certificates that flags name, `authorities` among them. Raises UsageError."""
     import ssl
 
+    from haru.tls import no_passphrase
+
     if bool(flags.tls_cert_file) != bool(flags.tls_private_key_file):
         raise UsageError("--tls-cert-file and --tls-private-key-file go together: name both, or none")
     for name in ("tls_cert_file", "tls_private_key_file", *authorities):
@@ -121,11 +123,12 @@ def check_certificate_files(flags: argparse.Namespace, *authorities: str) -> Non
             raise UsageError(f'{flag}: Invalid value: "{file}": {why}') from error
     try:
         if flags.tls_cert_file:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(flags.tls_cert_file, flags.tls_private_key_file)
+            pair = flags.tls_cert_file, flags.tls_private_key_file
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*pair, password=no_passphrase)
     except (OSError, ssl.SSLError) as error:
-        pair = f'"{flags.tls_cert_file}" and "{flags.tls_private_key_file}"'
-        why = "no certificate with its key, in PEM, can be read"
-        raise UsageError(f"--tls-cert-file and --tls-private-key-file: Invalid values: {pair}: {why}") from error
+        values = f'"{flags.tls_cert_file}" and "{flags.tls_private_key_file}"'
+        why = "no certificate with its key, in PEM and without a passphrase, can be read"
+        raise UsageError(f"--tls-cert-file and --tls-private-key-file: Invalid values: {values}: {why}") from error
     if flags.cert_dir is not None and flags.cert_dir.exists() and not flags.cert_dir.is_dir():
         raise UsageError(f'--cert-dir: Invalid value: "{flags.cert_dir}": name a directory')
 

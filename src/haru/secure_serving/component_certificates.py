@@ -22,6 +22,7 @@ from haru.kube.kinds import known_kind
 from haru.secure_serving.certificates import ensure_certificate, self_signed
 from haru.secure_serving.listener import Listener, trust_clients_of
 from haru.secure_serving.options import ServingOptions
+from haru.tls import no_passphrase
 
 NAMESPACE, NAME, KEY = "kube-system", "extension-apiserver-authentication", "client-ca-file"
 FIRST_LOOK_SECONDS = 5.0
@@ -74,7 +75,7 @@ class ComponentCertificates:
                 _load(context, *self._made)
             else:
                 assert certificate is not None
-                context.load_cert_chain(certificate, key)
+                context.load_cert_chain(certificate, key, no_passphrase)
         except (OSError, ssl.SSLError) as error:
             raise ValueError(f"{certificate} and {key}: no certificate with its key can be read: {error}") from error
         if self._options.client_ca_file is not None:

@@ -21,6 +21,7 @@ from haru.acceptor import Acceptor
 from haru.event_loop import for_clients
 from haru.secure_serving.protocol import protocol_class
 from haru.serving import abort_connections, listening_socket, settings
+from haru.tls import no_passphrase
 
 if TYPE_CHECKING:
     import uvicorn
@@ -56,7 +57,7 @@ class TlsFiles:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
-            context.load_cert_chain(self.certificate, self.key)
+            context.load_cert_chain(self.certificate, self.key, no_passphrase)
         except (OSError, ssl.SSLError) as error:
             raise ValueError(
                 f"{self.certificate} and {self.key}: no certificate with its key can be read: {error}"
