@@ -100,6 +100,7 @@ CASES: list[tuple[list[str], list[str]]] = [
         ["-f and --kubeconfig", "leave one of them out"],
     ),
     (["explain", "pod/a", "--kubeconfig", "fileless"], ["haru explain: token file ", "none: No such file"]),
+    (["explain", "pod/a", "--kubeconfig", "whole", "--as", "a\nb"], ["whole: to act as 'a\\nb': ", "one line"]),
     (["whatif", "-f", "node", "--as", "me"], ["-f and --as ", "leave one of them out"]),
     (["whatif", "-f", "node", "--context", "lab"], ["-f and --context", "leave one of them out"]),
     (["explain", "pod/a", "--kubeconfig", "latin.yml"], ["latin.yml: this is no UTF-8 text"]),

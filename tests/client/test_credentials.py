@@ -57,6 +57,17 @@ async def test_token_file_that_can_not_be_read_is_named(tmp_path: Path):
         await BearerToken("", tmp_path / "none").value()
 
 
+@pytest.mark.parametrize("token", ["two\nlines", "é", "a\x00b"])
+async def test_token_that_no_header_can_carry_is_a_credential_error(token):
+    api = FakeApi()
+    client = ApiClient.in_process(api, token)
+    with pytest.raises(CredentialError, match="the bearer token is not one line of ASCII"):
+        await client.list(PODS)
+    with pytest.raises(CredentialError, match="the bearer token is not one line of ASCII"):
+        await client.raw("GET", "/version")
+    assert api.log == []
+
+
 async def test_exec_credential_is_cached_until_shortly_before_expiry(tmp_path: Path):
     now = [NOW]
     token = ProgramToken(program(tmp_path, format_time(NOW + timedelta(minutes=5))), lambda: now[0])

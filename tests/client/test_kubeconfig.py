@@ -102,6 +102,9 @@ def test_first_of_several_kubeconfigs_wins_per_entry(tmp_path: Path):
         (config(current="''"), None, "no current-context; give --context"),
         (config(), "prod", r"contexts has no entry 'prod' \(there are: dev\)"),
         (config(cluster="server: 1.2.3.4"), None, "server: '1.2.3.4' is not an http:// or https:// URL"),
+        (config(cluster="server: https://"), None, "server: 'https://' is not an http:// or https:// URL"),
+        (config(cluster="server: https://h:99999"), None, r"cluster.server: 'https://h:99999': Port out of range"),
+        (config(cluster="server: 'https://[::1'"), None, r"cluster.server: .*: Invalid IPv6 URL"),
         (config(user="exec: {args: [a]}"), None, r"users\[dev\].user.exec.command: a program is needed"),
         (
             config(user="exec: {command: x, interactiveMode: Often}"),

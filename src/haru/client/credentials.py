@@ -36,6 +36,13 @@ class CredentialError(OSError):
     """A file or a program did not give out a credential; the message names it and says why."""
 
 
+def bearer(token: str) -> str:
+    """The header that shows a token. Raises CredentialError for one that no header can carry."""
+    if not (token.isascii() and token.isprintable()):
+        raise CredentialError("the bearer token is not one line of ASCII: see how the kubeconfig or its file has it")
+    return f"Bearer {token}"
+
+
 class TokenSource(Protocol):
     """Where the token comes from."""
 

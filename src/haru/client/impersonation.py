@@ -34,7 +34,7 @@ class Impersonation:
         )
 
     def headers(self) -> dict[str, HeaderValue]:
-        """The headers that ask for it."""
+        """The headers that ask for it. Raises ValueError for names that they cannot carry."""
         found: dict[str, HeaderValue] = {}
         if self.user:
             found["impersonate-user"] = _bytes_of(self.user)
@@ -48,5 +48,7 @@ class Impersonation:
 
 
 def _bytes_of(text: str) -> str:
-    """The text whose bytes, as headers are written, are those of `text` in UTF-8."""
+    """The text whose bytes, as headers are written, are those of `text` in UTF-8. Raises ValueError."""
+    if not text.isprintable():
+        raise ValueError(f"to act as {text!r}: a name is one line, without control characters")
     return text.encode().decode("latin-1")

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import urlsplit
 
 from haru.client.credentials import InteractiveMode, Program
 from haru.client.impersonation import Impersonation
@@ -172,9 +173,6 @@ def _resolve(merged: _Merged, context: str | None, files: Iterable[Path]) -> Clu
     cluster = merged.find("clusters", chosen.text("cluster"), chosen.where)
     user_name = chosen.text("user")
     user = merged.find("users", user_name, chosen.where) if user_name else _Entry({}, Path(), "")
-    server = cluster.text("server")
-    if not server.startswith(("http://", "https://")):
-        raise KubeconfigError(f"{cluster.where}.server: {server!r} is not an http:// or https:// URL")
     for key in ("auth-provider", "username"):
         if user.body.get(key):
             remedy = "use exec, token, tokenFile or a client certificate"
@@ -188,7 +186,7 @@ def _resolve(merged: _Merged, context: str | None, files: Iterable[Path]) -> Clu
     if (cert is None) != (key_pem is None):
         raise KubeconfigError(f"{user.where}: client-certificate and client-key must be given together")
     return ClusterConfig(
-        server=server,
+        server=_server(cluster),
         namespace=chosen.text("namespace") or "default",
         ca_pem=cluster.content("certificate-authority"),
         insecure=cluster.flag("insecure-skip-tls-verify"),
@@ -204,6 +202,18 @@ def _resolve(merged: _Merged, context: str | None, files: Iterable[Path]) -> Clu
         context=name,
         data_dir=_data_dir(cluster),
     )
+
+
+def _server(cluster: _Entry) -> str:
+    server = cluster.text("server")
+    try:
+        parts = urlsplit(server)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        raise KubeconfigError(f"{cluster.where}.server: {server!r}: {error}") from None
+    if not is_url:
+        raise KubeconfigError(f"{cluster.where}.server: {server!r} is not an http:// or https:// URL")
+    return server
 
 
 def _impersonated(user: _Entry) -> Impersonation | None:

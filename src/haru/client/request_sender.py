@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 import orjson
 
-from haru.client.credentials import CredentialError, TokenSource
+from haru.client.credentials import CredentialError, TokenSource, bearer
 from haru.client.impersonation import Impersonation
 from haru.client.transforms import SharedObjects, without_managed_fields
 from haru.client.transport import HeaderValue, Request, RequestHead, Response, Transport, failure, retry_after
@@ -145,7 +145,7 @@ class RequestSender:
         if isinstance(request.headers, RequestHead):
             request.headers = request.headers.authorized(token)
         else:
-            request.headers = {**request.headers, "authorization": f"Bearer {token}"}
+            request.headers = {**request.headers, "authorization": bearer(token)}
         return request, number
 
     def _refused(self, status: int, number: int) -> bool:

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
+from haru.client.credentials import bearer
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
 
@@ -54,7 +55,7 @@ class RequestHead(dict[str, HeaderValue]):
         """The same headers with a bearer token."""
         known = self._authorized
         if known is None or known[0] != token:
-            known = self._authorized = token, RequestHead({**self, "authorization": f"Bearer {token}"})
+            known = self._authorized = token, RequestHead({**self, "authorization": bearer(token)})
         return known[1]
 
 
