@@ -1,4 +1,4 @@
-"""A container whose start failed is tried again after its pause, whatever the clock on the wall does."""
+"""A container whose start failed is tried again after its pause, and says meanwhile why it failed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from haru.node.cri.errors import CriError
 
 
 class Refusing(SlowRuntime):
-    """Makes no container at first."""
+    """Makes no container as often as it is told."""
 
-    refused = 0
+    refuses = 1
 
     async def create_container(self, *arguments: Any) -> str:
-        if not self.refused:
-            self.refused += 1
+        if self.refuses > 0:
+            self.refuses -= 1
             raise CriError("CreateContainer", "INTERNAL", "no")
         return await super().create_container(*arguments)
 
@@ -49,3 +49,31 @@ def test_clock_that_is_set_back_does_not_prolong_the_pause_after_a_failed_start(
             return asyncio.get_running_loop().time() - began
 
     assert virtual_time.run(body()) == pytest.approx(11.0, abs=1.5)
+
+
+def test_crashed_container_that_can_not_be_made_again_says_why_instead_of_that_it_crashed(tmp_path: Path) -> None:
+    runtime = Refusing(random.Random(0), 0.0)
+    runtime.refuses = 0
+
+    async def body() -> set[str]:
+        async with node(runtime, tmp_path) as world:
+
+            def state() -> dict[str, Any]:
+                found: dict[str, Any] = world.api.pod["status"]["containerStatuses"][0]["state"]
+                return found
+
+            await world.until(lambda: runtime.running("main") and "running" in state())
+            runtime.refuses = 3
+            runtime.end("main", 3)
+            reasons = set()
+            while not runtime.running("main"):
+                await asyncio.sleep(1.0)
+                assert world.worker is not None
+                world.worker.wake()
+                await asyncio.sleep(0.1)
+                reasons.add(state().get("waiting", {}).get("reason", ""))
+            runtime.end("main", 3)
+            await world.until(lambda: state().get("waiting", {}).get("reason") == "CrashLoopBackOff")
+            return reasons
+
+    assert virtual_time.run(body()) - {""} == {"CreateContainerError"}

@@ -31,6 +31,10 @@ _TEXTS = (
     (re.compile(r"\b10\.213\.\d+\.\d+"), "POD-IP"),
     (re.compile(r"kubelets-compared-\d+-(kubelet|haru)"), "GROUP"),
     (re.compile(r"(kubelet|haru)-\d+"), "NAMESPACE"),
+    # Go's client says either.
+    (re.compile(r"net/http: HTTP/1\.x transport connection broken: (malformed)"), r"\1"),
+    # A kubelet says it twice of what it translates.
+    (re.compile(r"(Internal error occurred: ){2}"), r"\1"),
     # Annotations that a kubelet adds to the pod's.
     (re.compile(r'\n?kubernetes\.io/config\.(seen|source)="[^"\n]*"'), ""),
     # Set when it is mounted, or afterwards.

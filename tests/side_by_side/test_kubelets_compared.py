@@ -29,6 +29,7 @@ def test_names_times_and_ids_do_not_count() -> None:
     assert plain(one, KUBELET) == plain(other, HARU)
     assert plain(one, KUBELET)["message"] == "NODE: HOME/n/x"
     assert plain(one, KUBELET) != plain(status(HARU, 1, "b" * 64, ready="true"), HARU)
+    assert plain("Internal error occurred: Internal error occurred: x", HARU) == "Internal error occurred: x"
     assert plain("back-off 10s restarting", HARU) == plain("back-off 1m20s restarting", HARU)
 
 

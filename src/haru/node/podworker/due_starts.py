@@ -71,14 +71,18 @@ class DueStarts:
                 del self.reasons[name]
         for name in failed_to_run(self.reasons, seen):
             self._retry_at.pop(name, None)
-        for name, message in plan.crashing.items():
-            self.reasons[name] = "CrashLoopBackOff", message
+        for name in self._crashing(plan):
+            self.reasons[name] = "CrashLoopBackOff", plan.crashing[name]
+
+    def _crashing(self, plan: Plan) -> list[str]:
+        """The containers that wait because they crash; of others the last start failed, which says more."""
+        return [name for name in plan.crashing if name not in self._retry_at]
 
     async def start_all(self, pod: Obj, seen: SeenPod, plan: Plan, inputs: PodInputs) -> float:
         """Start the containers that are due; seconds until the next ones are."""
         options, now = self._context.options, time.monotonic()
         wait = options.intervals.resync_seconds if plan.wake_after is None else plan.wake_after
-        for name in plan.crashing:
+        for name in self._crashing(plan):
             self._context.recorder.event(container_of(pod, name), "Warning", "BackOff", _backed_off(pod, name))
         specs = {one["name"]: one for one in container_specs(pod)}
         began = False
@@ -91,11 +95,13 @@ class DueStarts:
                     self.prepared = await self._context.devices.prepare(pod)
                 await self._start(pod, specs[name], seen, replace(inputs, prepared=self.prepared))
                 self.reasons.pop(name, None)
+                self._retry_at.pop(name, None)
                 began = True
             except StartError as error:
                 self.reasons[name] = error.reason, str(error)
                 pause = RETRY_SECONDS if error.wait is None else max(error.wait, 0.1)
-                self._retry_at[name] = time.monotonic() + pause
+                if error.wait != 0.0:  # otherwise it has run, and its crash loop says when it starts again
+                    self._retry_at[name] = time.monotonic() + pause
                 wait = min(wait, pause)
                 self._wake()
             except DevicesError as error:
