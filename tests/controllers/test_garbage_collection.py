@@ -324,7 +324,7 @@ async def test_nothing_of_a_namespace_goes_before_its_pods(cluster):
         return [c for c in namespace["status"].get("conditions", ()) if c["type"] == "NamespaceContentRemaining"]
 
     (condition,) = await cluster.eventually(told)
-    assert condition["message"] == "Some resources are remaining: pods has 1 resource instances"
+    assert condition["message"] == "Some resources are remaining: pods. has 1 resource instances"
     assert await names(cluster) == {"used"}
     await cluster.client.patch(PODS, "p", {"metadata": {"finalizers": None}}, "ns")
 

@@ -135,7 +135,9 @@ class NamespaceController(Controller):
     async def _report(self, namespace: Obj, failures: Mapping[str, str], remaining: Mapping[str, list[Obj]]) -> None:
         messages = dict(failures)
         if remaining:
-            listed = ", ".join(f"{what} has {len(left)} resource instances" for what, left in sorted(remaining.items()))
+            # A name of the core group ends with the dot before its empty group, as in Kubernetes.
+            names = {what if "." in what else f"{what}.": len(left) for what, left in remaining.items()}
+            listed = ", ".join(sorted(f"{what} has {count} resource instances" for what, count in names.items()))
             messages["NamespaceContentRemaining"] = f"Some resources are remaining: {listed}"
         finalizers = Counter(
             f for left in remaining.values() for obj in left for f in obj["metadata"].get("finalizers") or ()
