@@ -428,3 +428,31 @@ async def test_addresses_of_a_service_are_not_changed_behind_its_address(api: Ca
     await api.create(path, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
     answer = await api("PATCH", f"{path}/s", {"spec": {"clusterIPs": ["10.96.9.9"]}}, type=MERGE)
     assert answer.status == 422 and "first value must match `clusterIP`" in answer.json["message"]
+
+
+async def test_status_of_a_review_is_its_writers(api: Caller) -> None:
+    review = {"spec": {"token": "x"}, "status": {"error": "y", "audiences": ["z"]}}
+    answer = await api("POST", "/apis/authentication.k8s.io/v1/tokenreviews", review)
+    fields = answer.json["metadata"]["managedFields"][0]["fieldsV1"]
+    assert fields["f:status"] == {"f:audiences": {}, "f:error": {}}
+
+
+async def test_version_of_a_patch_is_looked_at_before_its_uid(api: Caller) -> None:
+    await api.create(MAPS, config_map("a"))
+    for version, status in (("1", 409), ("", 422)):
+        body = {"metadata": {"uid": "x", "resourceVersion": version or None}}
+        assert (await api("PATCH", f"{MAPS}/a", body, type=MERGE)).status == status
+
+
+async def test_bytes_may_be_a_list_of_numbers(api: Caller) -> None:
+    data = {"a": [], "b": [104, 105]}
+    made = await api.create(f"{NAMESPACE}/secrets", {"metadata": {"name": "s"}, "data": data})
+    assert made["data"] == {"a": "", "b": "aGk="}
+    refused = await api("POST", f"{NAMESPACE}/secrets", {"metadata": {"name": "t"}, "data": {"a": [256]}})
+    assert refused.status == 400
+
+
+async def test_new_service_with_addresses_alone_is_refused(api: Caller) -> None:
+    spec = {"ports": [{"port": 80}], "clusterIPs": ["10.96.9.9"]}
+    answer = await api("POST", f"{NAMESPACE}/services", {"metadata": {"name": "s"}, "spec": spec})
+    assert answer.status == 422 and "must be empty when `clusterIP` is not specified" in answer.json["message"]

@@ -86,3 +86,13 @@ def test_what_a_strategic_patch_replaces_or_adds_to_a_list_keeps_its_nulls(
     kind: str, live: Obj, patch: Obj, made: Obj
 ) -> None:
     assert apply_strategic_merge_patch(live, patch, message_type(kind)) == made
+
+
+def test_iscsi_of_a_volume_names_its_secret() -> None:
+    source = {"targetPortal": "a", "iqn": "x", "lun": 1, "secretRef": {}}
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "iscsi": source}
+    volume: Obj = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": spec}
+    assert problems(volume) == [
+        'spec.iscsi.iqn: Invalid value: "x": must be valid format',
+        "spec.iscsi.secretRef.name: Required value",
+    ]

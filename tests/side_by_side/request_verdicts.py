@@ -90,6 +90,12 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         return "a Scale that cannot be read"
     if '"op": "copy", "from": "/none"' in body and answers[1].status == 422:
         return "a JSON patch that copies from nowhere"
+    if "dryRun=All" in request.query and re.match(r"code: (20\d|409) .* \| 422 .*provided port is not in the", line):
+        return "a port out of range in a dry run"
+    if request.method == "BREW" and answers[1].status == 405:
+        return "a method that is none"
+    if "2147483648" in body and request.headers.get("Content-Type") in (PATCHES["strategic"], PATCHES["apply"]):
+        return "a number beyond 32 bits in a configuration"
     if of.endswith("/scale") and (line.startswith(".metadata.resourceVersion") or (owners and "f:replicas" in line)):
         return "the owner of a count that was written by a Scale"
     if of == "podgroups" and owners and ".f:status" in line:

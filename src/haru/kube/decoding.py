@@ -378,6 +378,8 @@ def _quantity(value: Any, owner: str, go_path: str) -> Any:
 
 
 def _bytes(value: Any, owner: str, go_path: str) -> Any:
+    if isinstance(value, list) and all(type(one) is int and one in range(256) for one in value):
+        return base64.b64encode(bytes(value)).decode()  # as Go reads a list of numbers
     if not isinstance(value, str):
         raise _mismatch(value, "[]uint8", owner, go_path)
     if _base64_error(value) < 0:

@@ -45,12 +45,12 @@ def with_both_sources(claim: Obj, old: Obj | None) -> Obj:
 
 
 def with_both_addresses(service: Obj) -> Obj:
-    """A new Service whose `clusterIP` is the first of its `clusterIPs`: who writes one of them means both."""
+    """A new Service with its `clusterIP` in `clusterIPs` where it has none: old clients write the former alone."""
     spec: Obj = service.get("spec") or {}
-    one, many = spec.get("clusterIP"), [*(spec.get("clusterIPs") or ())]
-    if spec.get("type") == "ExternalName" or bool(one) == bool(many):
+    one = spec.get("clusterIP")
+    if spec.get("type") == "ExternalName" or not one or spec.get("clusterIPs"):
         return service
-    return {**service, "spec": {**spec, "clusterIPs": [one]} if one else {**spec, "clusterIP": many[0]}}
+    return {**service, "spec": {**spec, "clusterIPs": [one]}}
 
 
 def with_phase_time(volume: Obj, old: Obj, now: str) -> Obj:

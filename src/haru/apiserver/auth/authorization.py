@@ -26,7 +26,7 @@ from haru.apiserver.request.http import Request
 from haru.errors import raise_first
 from haru.kube.errors import StatusError, forbidden_error
 from haru.kube.meta import Obj
-from haru.kube.selectors import parse_field_selector
+from haru.kube.selectors import parse_field_selector, parse_label_selector
 
 MASTERS = "system:masters"
 _LOG = logging.getLogger("haru.apiserver")
@@ -338,7 +338,13 @@ def selected(request: Request) -> tuple[str, str]:
     text = request.param("fieldSelector") if request.query else ""
     if not text:
         return "", ""
-    fields = parse_field_selector(text)
+    try:
+        fields = parse_field_selector(text)
+        parse_label_selector(request.param("labelSelector"))
+        for name in ("timeoutSeconds", "limit"):
+            request.number(name)
+    except StatusError:
+        return "", ""  # who may ask at all is told what cannot be read
     return fields.exact("metadata.name") or "", fields.exact("spec.nodeName") or ""
 
 

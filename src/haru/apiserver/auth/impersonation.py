@@ -156,11 +156,7 @@ def _verb_and_name(request: Request, asked: ResourceRequest) -> tuple[str, str]:
         return verb, name
     if verb == "delete":
         return "deletecollection", ""
-    try:
-        name = selected(request)[0]
-    except StatusError:
-        name = ""  # which is told later
-    return "watch" if asked.watch or request.flag("watch") else "list", name
+    return "watch" if asked.watch or request.flag("watch") else "list", selected(request)[0]
 
 
 def _rights(mode: str, wanted: UserInfo) -> Iterable[_Asked]:

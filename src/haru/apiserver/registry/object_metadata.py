@@ -91,9 +91,8 @@ def check_preconditions(call: Call, wanted: Obj, live: Obj) -> None:
     """
     kind = call.resource.kind
     given, found = wanted.get("metadata") or {}, live["metadata"]
-    if given.get("uid") and given["uid"] != found["uid"]:
-        if call.request.method == "PATCH":  # what is patched is the object itself
-            raise call.invalid(call.name, [invalid("metadata.uid", given["uid"], "field is immutable")])
+    is_other, is_patched = bool(given.get("uid")) and given["uid"] != found["uid"], call.request.method == "PATCH"
+    if is_other and not is_patched:
         raise other_uid(call, given["uid"], found["uid"])
     version = named_version(given)
     if not version:
@@ -105,6 +104,8 @@ def check_preconditions(call: Call, wanted: Obj, live: Obj) -> None:
             error = invalid("metadata.resourceVersion", version, "must be an unsigned integer")
             raise call.invalid(call.name, [error])
         raise conflict_error(kind.group, kind.plural, call.name)
+    if is_other:  # what is patched is the object itself
+        raise call.invalid(call.name, [invalid("metadata.uid", given["uid"], "field is immutable")])
 
 
 def other_uid(call: Call, given: str, found: str = "") -> StatusError:

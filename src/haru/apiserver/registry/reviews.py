@@ -6,6 +6,7 @@ Sources: authentication.k8s.io/v1 and authorization.k8s.io/v1.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.json_form import json_form
 from haru.kube.meta import Obj
 from haru.kube.patch.apply import track_update
+from haru.kube.patch.fieldset import FieldSet
 from haru.kube.selectors import FieldSelector, label_selector_text, parse_field_selector, parse_label_selector
 from haru.kube.validation.reviews import validate_access_review
 
@@ -41,9 +43,14 @@ async def _read(call: Call) -> Obj:
     return json_form(obj, call.resource.kind)
 
 
+def _tracked(call: Call, obj: Obj) -> Obj:
+    """A review with the owner of its fields, of the status as well: nothing resets it before it is answered."""
+    return track_update(None, obj, replace(managed_write(call), reset=FieldSet()))
+
+
 async def review_token(authenticator: Authenticator, call: Call) -> Response:
     """TokenReview: whose token is this."""
-    obj = track_update(None, await _read(call), managed_write(call))
+    obj = _tracked(call, await _read(call))
     spec = obj.get("spec") or {}
     token, audiences = spec.get("token") or "", spec.get("audiences") or []
     if not token:
@@ -147,7 +154,7 @@ async def _read_access_review(call: Call) -> Obj:
     obj = await _read(call)
     if errors := validate_access_review(obj, call.resource.kind):
         raise call.invalid("", errors)
-    return track_update(None, obj, managed_write(call))
+    return _tracked(call, obj)
 
 
 async def review_own_rules(authorizer: Authorizer, call: Call) -> Response:

@@ -44,6 +44,7 @@ _QUALIFIERS = {
     "eui": re.compile(r"^eui.[A-Za-z0-9]{16}$"),
     "naa": re.compile(r"^naa.[A-Za-z0-9]{32}$"),
 }
+OF_WHICH_FORM = " starting with iqn, eui, or naa"
 _RESERVED = (".kubernetes.io", ".k8s.io")
 _REGISTRY = "must be a host:port pair or multiple pairs separated by commas"
 _DISK_URI = {
@@ -99,7 +100,7 @@ def _lun(field: str, number: int) -> list[FieldError]:
 def _initiator(field: str, name: str) -> list[FieldError]:
     pattern = _QUALIFIERS.get(name[:3])
     if pattern is None:
-        return [invalid(field, name, "must be valid format starting with iqn, eui, or naa")]
+        return [invalid(field, name, f"must be valid format{OF_WHICH_FORM}")]
     return [] if pattern.search(name) else [invalid(field, name, "must be valid format")]
 
 
