@@ -456,3 +456,9 @@ async def test_new_service_with_addresses_alone_is_refused(api: Caller) -> None:
     spec = {"ports": [{"port": 80}], "clusterIPs": ["10.96.9.9"]}
     answer = await api("POST", f"{NAMESPACE}/services", {"metadata": {"name": "s"}, "spec": spec})
     assert answer.status == 422 and "must be empty when `clusterIP` is not specified" in answer.json["message"]
+
+
+async def test_service_of_one_family_with_two_is_told_of_its_policy_alone(api: Caller) -> None:
+    spec = {"ports": [{"port": 80}], "ipFamilies": ["IPv4", "IPv6"]}
+    answer = await api("POST", f"{NAMESPACE}/services", {"metadata": {"name": "s"}, "spec": spec})
+    assert [one["field"] for one in answer.json["details"]["causes"]] == ["spec.ipFamilyPolicy"]

@@ -24,6 +24,7 @@ from request_parts import (
     mark,
     merge_patch,
 )
+from request_policies import Policies
 from request_samples import ALL, Obj
 from request_users import Users
 
@@ -71,6 +72,7 @@ class RequestDraw:
         ]
         given = self.dice.choices(picked, weights, k=KINDS)
         self.resources = [Resource(self._renamed(one, seed), self.namespace) for one in given]
+        self.policies = Policies(random.Random(f"policies {seed}"), seed, self.namespace, self.resources)
         self.users = Users(random.Random(f"users {seed}"), seed, self.namespace, self.resources)
 
     def _renamed(self, given: Obj, seed: int) -> Obj:

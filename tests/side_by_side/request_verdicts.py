@@ -55,6 +55,7 @@ LASTING = {
     "an empty list that is always written",
     "an empty list in place of none",
     "the time of deletion in an update",
+    "fields that a subresource of a pod does not set",
 }
 """After these objects differ for good: a seed ends."""
 _KNOWN = [(cause, re.compile(pattern, re.DOTALL)) for cause, pattern in _LINES]
@@ -90,6 +91,12 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         return "a Scale that cannot be read"
     if '"op": "copy", "from": "/none"' in body and answers[1].status == 422:
         return "a JSON patch that copies from nowhere"
+    if '"path": ""' in body and line.startswith((".details: - |", ".message: ")):
+        return "a JSON patch that cannot be carried out"
+    if of.endswith("rolebindings") and re.match(r"\.(details\.kind|message): .*bindings.* \| .*roles", line):
+        return "a binding to a role that is not there"
+    if of == "certificatesigningrequests" and "may not contain '/'" in line:
+        return "a name that is no part of a path, beside other errors"
     if "dryRun=All" in request.query and re.match(r"code: (20\d|409) .* \| 422 .*provided port is not in the", line):
         return "a port out of range in a dry run"
     if request.method == "BREW" and answers[1].status == 405:
@@ -98,10 +105,11 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         return "a number beyond 32 bits in a configuration"
     if of.endswith("/scale") and (line.startswith(".metadata.resourceVersion") or (owners and "f:replicas" in line)):
         return "the owner of a count that was written by a Scale"
-    if of == "podgroups" and owners and ".f:status" in line:
+    is_of_status = (owners and ".f:status" in line) or (line.startswith(".metadata.resourceV") and '"status"' in body)
+    if of == "podgroups" and is_of_status:
         return "the status in a write to a PodGroup"
     is_owned = owners and "f:deletionTimestamp" in line
-    if '"deletionTimestamp"' in body and (is_owned or line.startswith(".metadata.resourceVersion")):
+    if "deletionTimestamp" in body and (is_owned or line.startswith(".metadata.resourceVersion")):
         return "the time of deletion in an update"
     if owners and line.endswith("| -") and "{}" in line and "[]" in body:
         return "an empty list that is always written"

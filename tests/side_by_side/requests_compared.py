@@ -57,7 +57,8 @@ _FLAGS = [
     "--runtime-config=api/all=true",
 ]
 _OF_KUBE = ["--disable-admission-plugins=StorageObjectInUseProtection", "--service-cluster-ip-range=10.96.0.0/16"]
-"""What Haru leaves out where no controllers run, and its network of Services."""
+_OF_KUBE += ["--authorization-mode=Node"]
+"""What Haru leaves out where no controllers run, its network of Services, and that it knows nodes (beside RBAC)."""
 _OF_HARU = ["--no-explain-api", "--no-metrics-api", "--service-account-issuer=https://kubernetes.default.svc"]
 _USER = {"Impersonate-User": "jane", "Impersonate-Group": "system:masters", "User-Agent": "compared/1.0"}
 _MARK = re.compile(r"\"«#(?P<number>\w+) (?P<of>[^»]*)»\"|«#?(?P<text>\w+) (?P<path>[^»]*)»")
@@ -225,17 +226,19 @@ class Comparison:
         self._clean(draw, created)
 
     def _admit(self, draw: RequestDraw) -> set[str]:
-        """Give the users of a seed their rights; the paths of what does so."""
+        """Give the users of a seed their rights, and put its policies to work; the paths of what does so."""
         made, headers = set[str](), {"Content-Type": "application/json"}
-        for path, obj in draw.users.roles():
-            self.ask(Request("POST", path, "", headers, obj))
+        for path, obj in [*draw.users.roles(), *draw.policies.objects()]:
+            answers = self.ask(Request("POST", path, "", headers, obj))
+            if answers[0].status != answers[1].status:
+                raise AssertionError(f"{obj}: {[answer.value for answer in answers]}")
             made.add(f"{path}/{obj['metadata']['name']}")
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         account = f"/api/v1/namespaces/{draw.namespace}/serviceaccounts/default"
         given = self.ask(Request("POST", f"{account}/token", "", headers, body))
         for side, answer in zip((self.kube, self.haru), given, strict=True):
             side.marks[TOKEN, draw.namespace] = answer.value["status"]["token"]
-        time.sleep(0.15)
+        time.sleep(1.5 if draw.policies.are_at_work else 0.15)
         return made
 
     def _look_again(self, changed: str) -> None:
@@ -271,7 +274,7 @@ class Comparison:
 
     def _clean(self, draw: RequestDraw, created: set[str]) -> None:
         headers = {"Content-Type": "application/merge-patch+json"}
-        for path in created:
+        for path in sorted(created, key=lambda path: "policybindings" not in path):
             if f"/{draw.namespace}/" not in path:
                 self.ask(Request("PATCH", path, "", headers, {"metadata": {"finalizers": None}}))
                 self.ask(Request("DELETE", path, "gracePeriodSeconds=0"))
@@ -304,6 +307,9 @@ def both(programs: Path, verbose: bool = False) -> Iterator[Comparison]:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         comparison.ask(Request("POST", path, "", {"Content-Type": "application/json"}, definition()))
         comparison.haru.ask(Request("DELETE", "/apis/storage.k8s.io/v1/storageclasses/simulated"))
+        classes = "/apis/resource.k8s.io/v1/deviceclasses"
+        for one in comparison.haru.ask(Request("GET", classes)).value["items"]:
+            comparison.haru.ask(Request("DELETE", f"{classes}/{one['metadata']['name']}"))
         served = Request("GET", "/apis/ml.example.com/v1/trainings")
         while any(one.status != 200 for one in comparison.ask(served)):
             time.sleep(0.2)

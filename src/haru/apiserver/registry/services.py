@@ -128,10 +128,9 @@ def _choose_families(spec: Obj, before: Obj) -> Iterator[FieldError]:
         yield from problems
         return
     single = spec["ipFamilyPolicy"] == "SingleStack"
-    for name, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")):
-        if single and len(spec.get(name) or ()) == 2:
-            why = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
-            yield invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], why)
+    if problems := list(_too_many_families(spec)) if single else []:
+        yield from problems
+        return
     if free:
         families = list(spec.get("ipFamilies") or [_FAMILY])
         if len(families) < 2 and not single:
@@ -149,6 +148,14 @@ def _choose_families(spec: Obj, before: Obj) -> Iterator[FieldError]:
             yield invalid(f"spec.clusterIPs[{index}]", spec["clusterIPs"], "IPv6 is not configured on this cluster")
     if not spec.get("ipFamilies"):
         spec["ipFamilies"] = [_FAMILY]
+
+
+def _too_many_families(spec: Obj) -> Iterator[FieldError]:
+    """What a Service of one family has of two; where it has, nothing else of its families is looked at."""
+    for name, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")):
+        if len(spec.get(name) or ()) == 2:
+            why = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
+            yield invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], why)
 
 
 async def _services_in_turn(call: Call) -> list[Obj]:
