@@ -462,3 +462,13 @@ async def test_service_of_one_family_with_two_is_told_of_its_policy_alone(api: C
     spec = {"ports": [{"port": 80}], "ipFamilies": ["IPv4", "IPv6"]}
     answer = await api("POST", f"{NAMESPACE}/services", {"metadata": {"name": "s"}, "spec": spec})
     assert [one["field"] for one in answer.json["details"]["causes"]] == ["spec.ipFamilyPolicy"]
+
+
+@pytest.mark.parametrize("kind", ["MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicyBinding"])
+async def test_binding_of_a_policy_that_loses_its_policy_is_refused(api: Caller, kind: str) -> None:
+    path = f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}s"
+    spec: Obj = {"policyName": "p"} | ({} if kind.startswith("M") else {"validationActions": ["Deny"]})
+    await api.create(path, {"metadata": {"name": "b"}, "spec": spec})
+    body = {"spec": {"policyName": None, "paramRef": {"name": "x", "parameterNotFoundAction": "Deny"}}}
+    answer = await api("PATCH", f"{path}/b", body, type=MERGE)
+    assert (answer.status, answer.json["details"]["causes"][0]["field"]) == (422, "spec.policyName")

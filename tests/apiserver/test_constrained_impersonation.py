@@ -70,6 +70,15 @@ async def test_constrained_right_does_not_reach_to_masters(api: Caller, headers:
     assert answer.status == 403 and "group is not allowed" in answer.json["message"]
 
 
+@pytest.mark.parametrize(("key", "allowed"), [("a.io%2Fb", True), ("scopes", False), ("a..b%2Fc", False)])
+async def test_constrained_right_reaches_to_extra_with_a_domain_alone(api: Caller, key: str, allowed: bool) -> None:
+    on = rule("impersonate-on:user-info:create", "selfsubjectreviews")
+    await grant(api, rule("impersonate:user-info", "*"), rule("impersonate:user-info", "userextras/*"), on)
+    headers = {"impersonate_user": "joe", f"impersonate_extra_{key}": "v"}
+    answer = await api.as_(USER)("POST", WHO, {}, **headers)
+    assert (answer.status == 201) is allowed, answer.json
+
+
 async def test_groups_without_a_user_are_a_bad_request(api: Caller) -> None:
     answer = await api("GET", MAPS, impersonate_group="x", impersonate_extra_a="b")
     shown = 'Groups:[]string{"x"}, Extra:map[string][]string{"a":[]string{"b"}}}'

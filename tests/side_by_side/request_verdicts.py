@@ -13,6 +13,11 @@ _LINES = [
     ("a number beyond 32 bits in a configuration", r"code: 20\d .* \| 400 .*cannot unmarshal number \d+ .* type int32"),
     ("the value in the message about a member that cannot change", r".*OBJECT: field is immutable.* \| .*immutable"),
     ("an APIService of what is built in", r"\.details\.causes.*is built in: the API server serves it itself"),
+    ("a binding to nothing", r"code: 500 target.name: Required value \| 422"),
+    (
+        "an apply of a Scale of a custom resource",
+        r"code: 500 failed to create manager .*Kind=Scale\) to proper version",
+    ),
     ("what ends a connection", r"code: 0  \| 422 "),
     (
         "an item without its key",
@@ -56,6 +61,7 @@ LASTING = {
     "an empty list in place of none",
     "the time of deletion in an update",
     "fields that a subresource of a pod does not set",
+    "metadata in an apply of a status",
 }
 """After these objects differ for good: a seed ends."""
 _KNOWN = [(cause, re.compile(pattern, re.DOTALL)) for cause, pattern in _LINES]
@@ -91,6 +97,11 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         return "a Scale that cannot be read"
     if '"op": "copy", "from": "/none"' in body and answers[1].status == 422:
         return "a JSON patch that copies from nowhere"
+    is_apply = request.headers.get("Content-Type") == PATCHES["apply"]
+    if is_apply and of.endswith("/status") and re.match(r"\.metadata\.g|code: 422 .*deletionGrace|.*f:generateN", line):
+        return "metadata in an apply of a status"
+    if request.method == "DELETE" and '"dryRun"' in body and of == "jobs" and line.startswith("."):
+        return "the answer to a deletion that was tried"
     if '"path": ""' in body and line.startswith((".details: - |", ".message: ")):
         return "a JSON patch that cannot be carried out"
     if of.endswith("rolebindings") and re.match(r"\.(details\.kind|message): .*bindings.* \| .*roles", line):

@@ -238,7 +238,7 @@ class Comparison:
         given = self.ask(Request("POST", f"{account}/token", "", headers, body))
         for side, answer in zip((self.kube, self.haru), given, strict=True):
             side.marks[TOKEN, draw.namespace] = answer.value["status"]["token"]
-        time.sleep(1.5 if draw.policies.are_at_work else 0.15)
+        time.sleep(3 if draw.policies.are_at_work else 0.15)
         return made
 
     def _look_again(self, changed: str) -> None:

@@ -44,7 +44,8 @@ async def check_reference_update(authorizer: Authorizer, call: Call, new: Obj, o
         return
     group = call.resource.kind.group
     plural = call.resource.kind.plural.replace("policybindings", "policies")
-    policy = await call.objects.peek(group, plural, "", ours["policyName"])
+    named = ours.get("policyName")
+    policy = await call.objects.peek(group, plural, "", named) if named else None
     kind = (policy or {}).get("spec", {}).get("paramKind")
     if _may_read(authorizer, call, kind, reference.get("namespace") or "", reference.get("name") or ""):
         return

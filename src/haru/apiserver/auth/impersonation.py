@@ -11,7 +11,7 @@ Source: k8s.io/apiserver `filters/impersonation`, as behaviour.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
@@ -24,7 +24,7 @@ from haru.apiserver.peers.routes import ResourceRequest, resource_request_of
 from haru.apiserver.request.http import Request
 from haru.errors import raise_first
 from haru.kube import names
-from haru.kube.errors import StatusError, bad_request_error
+from haru.kube.errors import StatusError, bad_request_error, invalid
 
 _ACCOUNT = "system:serviceaccount:"
 _NODE_OF_ACCOUNT = "authentication.kubernetes.io/node-name"
@@ -180,10 +180,23 @@ def _rights(mode: str, wanted: UserInfo) -> Iterable[_Asked]:
         yield _Asked(replace(of_groups, name=one))
     for key, values in wanted.extra.items():
         of_extra = Attributes(verb, _AUTHENTICATION, "userextras", key)
-        if mode and "" in values:
-            yield _Asked(of_extra, "impersonating the empty string value in extra is not allowed")
+        if mode and (why := _no_extra(key, values)):
+            yield _Asked(replace(of_extra, subresource=""), why)
         for value in values:
             yield _Asked(replace(of_extra, name=value))
+
+
+def _no_extra(key: str, values: Sequence[str]) -> str:
+    """Why nobody may speak with more than a name like this; empty where somebody may."""
+    if not key:
+        return "impersonating the empty string key in extra is not allowed"
+    domain, _, path = key.partition("/")
+    wrong = key if not domain or not path else domain
+    why = ['must be a domain-prefixed path (such as "acme.io/foo")'] if wrong == key else []
+    why = why or names.is_dns1123_subdomain(domain)
+    if why:
+        return f"impersonating an invalid key in extra is not allowed: {invalid('extra.key', wrong, why[0])}"
+    return "impersonating the empty string value in extra is not allowed" if "" in values else ""
 
 
 def _as_user(wanted: UserInfo, mode: str) -> UserInfo:

@@ -168,9 +168,9 @@ def _claims(field: str, claims: list[Obj], known: Collection[str]) -> list[Field
             found.append(required(f"{field}[{index}]"))
             continue
         shown = f"{name}/{request}" if request else name
-        if (name, request) in seen:
-            found.append(duplicate(f"{field}[{index}]", shown))
-        elif (request and (name, "") in seen) or (not request and any(other == name for other, _ in seen)):
+        if (name, "") in seen:  # with all of its requests
+            found.append(duplicate(f"{field}[{index}]", name))
+        elif (name, request) in seen or (not request and any(other == name for other, _ in seen)):
             # Naming the whole claim and one of its requests says the same thing twice.
             found.append(duplicate(f"{field}[{index}]", shown))
         if request and (name, "") not in seen:
