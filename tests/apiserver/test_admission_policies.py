@@ -47,6 +47,27 @@ async def test_denied_request_names_policy_binding_and_message(api: Caller) -> N
     assert (await api("DELETE", f"{MAPS}/m")).status == 200
 
 
+@pytest.mark.parametrize("kind", ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"])
+async def test_policies_are_about_configurations_of_webhooks_as_well(api: Caller, kind: str) -> None:
+    rules = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": [f"{kind.lower()}s"]}
+    made = policy({"expression": "object.metadata.name != 'w'", "message": "no"})
+    made["spec"]["matchConstraints"] = {"resourceRules": [rules]}
+    await install(api, made)
+    path = f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}s"
+    for name, status in (("w", 422), ("v", 201)):
+        assert (await api("POST", path, {"metadata": {"name": name}, "webhooks": []})).status == status
+
+
+async def test_what_is_refused_by_a_policy_has_been_warned_of(api: Caller) -> None:
+    rules = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["services"]}
+    made = policy({"expression": "false", "message": "no"})
+    made["spec"]["matchConstraints"] = {"resourceRules": [rules]}
+    await install(api, made)
+    service = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], "externalIPs": ["1.2.3.4"]}}
+    answer = await api("POST", "/api/v1/namespaces/default/services", service)
+    assert answer.status == 422 and "externalIPs is deprecated" in answer.headers["warning"]
+
+
 WORDS: list[tuple[Obj, int, str, str]] = [
     ({"expression": "object.data.a == 'x'"}, 422, "Invalid", "failed expression: object.data.a == 'x'"),
     ({"expression": "false", "message": "no", "reason": "Forbidden"}, 403, "Forbidden", "no"),

@@ -697,8 +697,8 @@ async def test_mutation_metrics_are_counted(wire: WireCaller, hooks: WebhookServ
         f"{group}_match_condition_exclusions_total{{{about}}} 1",
         f"{group}_match_condition_evaluation_seconds_count{{{about}}} 2",
         f'{group}_webhook_admission_duration_seconds_count{{name="hook.example.com",{created}}} 2',
-        f'{group}_controller_admission_duration_seconds_count{{name="MutatingAdmissionPolicy",{created}}} 3',
-        f"{group}_step_admission_duration_seconds_count{{{created}}} 2",
+        f'{group}_controller_admission_duration_seconds_count{{name="MutatingAdmissionPolicy",{created}}} 4',
+        f"{group}_step_admission_duration_seconds_count{{{created}}} 3",
     ):
         assert line in told, line
     assert any(line.startswith("apiserver_cel_compilation_duration_seconds_count ") for line in told)

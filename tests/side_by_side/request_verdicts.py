@@ -72,6 +72,9 @@ def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> 
     accept = request.headers.get("Accept", "")
     if line.startswith("content type:") and PROTOBUF in accept and "json" in accept:
         return "protobuf for those who take nothing else"
+    is_table = isinstance(answers[1].value, dict) and answers[1].value.get("kind") == "Table"
+    if is_table and "as=Table" in accept and "/" in request.resource:
+        return "a form that a subresource has not"
     if line.startswith("code: 406") and "as=Table" in accept and "/" in request.resource:
         return "a form that a subresource has not"
     if request.headers.get("Content-Type") == PATCHES["strategic"] and re.match(r"code: 500 .* \| 4(00|22) ", line):
@@ -100,6 +103,10 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
     is_apply = request.headers.get("Content-Type") == PATCHES["apply"]
     if is_apply and of.endswith("/status") and re.match(r"\.metadata\.g|code: 422 .*deletionGrace|.*f:generateN", line):
         return "metadata in an apply of a status"
+    if request.method == "DELETE" and line.startswith('.details.name: "Unknown"'):
+        return "the name in a policy's refusal of a deletion of a collection"
+    if ".default" in line and "rule compile error" in line and line.startswith(".details.causes"):
+        return "a rule that does not compile, told again at a default"
     if request.method == "DELETE" and '"dryRun"' in body and of == "jobs" and line.startswith("."):
         return "the answer to a deletion that was tried"
     if '"path": ""' in body and line.startswith((".details: - |", ".message: ")):

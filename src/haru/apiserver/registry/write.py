@@ -173,10 +173,10 @@ async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
     errors = with_rule_errors(errors, kind, obj, None)
     if errors:
         raise call.invalid(obj["metadata"]["name"], errors)
+    call.request.warnings += warnings_on_create(obj, kind)  # also of what admission refuses
     await call.admission.validate_create(call, obj)
     if call.chain is not None:
         await call.chain.judge_new(call, obj, generated=generated)
-    call.request.warnings += warnings_on_create(obj, kind)
     return obj
 
 
@@ -326,8 +326,8 @@ async def _prepared(call: Call, complete: Obj, live: Obj) -> Obj:
     if errors:
         raise call.invalid(call.name, errors)
     if not call.subresource:
-        await call.admission.validate_update(call, new, live)
         call.request.warnings += warnings_on_update(new, live, kind)
+        await call.admission.validate_update(call, new, live)
     return new
 
 

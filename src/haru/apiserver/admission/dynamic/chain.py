@@ -9,11 +9,11 @@ Source: the order of admission plugins of 1.36.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from haru.apiserver.admission.dynamic.attributes import Attributes, Reinvocation, options_of
-from haru.apiserver.admission.dynamic.match_criteria import is_exempt
+from haru.apiserver.admission.dynamic.match_criteria import is_exempt, is_for_policies_alone
 from haru.apiserver.admission.dynamic.metrics import AdmissionMetrics
 from haru.apiserver.admission.dynamic.mutating_policies import Key, MutatingPolicy, Mutators
 from haru.apiserver.admission.dynamic.validating_policies import Policies, ValidatingPolicy
@@ -63,8 +63,13 @@ class Chain:
         self._configured = configured
 
     def for_call(self, call: Call) -> Chain | None:
-        """Return the chain; None for a resource that is exempt from webhooks and policies."""
-        return None if is_exempt(call.resource) else self
+        """Return the chain, without webhooks where none is asked; None for a resource that is exempt."""
+        if is_exempt(call.resource):
+            return None
+        if not is_for_policies_alone(call.resource):
+            return self
+        configured = replace(self._configured, mutating=(), validating=())
+        return Chain(self._evaluators, configured) if configured else None
 
     @property
     def _changes(self) -> bool:

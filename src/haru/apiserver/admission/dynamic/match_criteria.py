@@ -28,12 +28,11 @@ _EXEMPT = frozenset(
     (
         "mutatingadmissionpolicies",
         "mutatingadmissionpolicybindings",
-        "mutatingwebhookconfigurations",
         "validatingadmissionpolicies",
         "validatingadmissionpolicybindings",
-        "validatingwebhookconfigurations",
     )
 )
+_CONFIGURATIONS = frozenset(("mutatingwebhookconfigurations", "validatingwebhookconfigurations"))
 
 
 def is_exempt(resource: Resource) -> bool:
@@ -42,6 +41,11 @@ def is_exempt(resource: Resource) -> bool:
     if kind.virtual:
         return kind.plural != "bindings"  # an older way to bind a pod
     return kind.group == GROUP and kind.plural in _EXEMPT
+
+
+def is_for_policies_alone(resource: Resource) -> bool:
+    """Whether no webhook is asked: it might be what keeps its own configuration from being mended."""
+    return resource.kind.group == GROUP and resource.kind.plural in _CONFIGURATIONS
 
 
 class Rule:
