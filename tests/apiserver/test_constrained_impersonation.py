@@ -39,6 +39,22 @@ async def test_user_speaks_for_another_about_what_he_may_alone(api: Caller) -> N
 
 
 @pytest.mark.parametrize(
+    ("path", "verb"),
+    [
+        (MAPS, "list"),
+        (f"{MAPS}?watch=1", "watch"),
+        (MAPS.replace("/v1/", "/v1/watch/"), "watch"),
+        (MAPS.replace("/v1/", "/v1/watch/") + "/a", "watch"),
+        (f"{MAPS}/a", "get"),
+        ("/x", "get"),
+    ],
+)
+async def test_right_is_asked_for_the_verb_of_the_request(api: Caller, path: str, verb: str) -> None:
+    answer = await api.as_(USER)("GET", path, impersonate_user="joe")
+    assert answer.status == 403 and f"cannot impersonate-on:user-info:{verb} " in answer.json["message"]
+
+
+@pytest.mark.parametrize(
     ("whom", "verb", "resource", "groups"),
     [
         ("joe", "impersonate:user-info", "users", ["system:authenticated"]),

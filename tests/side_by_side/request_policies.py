@@ -99,3 +99,22 @@ class Policies:
         if r.random() < 0.3:
             made["reason"] = r.choice(_REASONS)
         return made
+
+
+def of_params() -> list[tuple[str, Obj]]:
+    """A policy about nothing, with a ConfigMap as parameter.
+
+    Of a kind of parameters that no policy has any more kube-apiserver learns nothing again, whoever comes to use it.
+    """
+    rule = {"operations": ["*"], "apiGroups": ["none.io"], "apiVersions": ["*"], "resources": ["nones"]}
+    spec = {
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": "true"}],
+    }
+    bound = {"policyName": "kept", "validationActions": ["Deny"], "paramRef": {
+        "name": "kept", "namespace": "default", "parameterNotFoundAction": "Allow"}}  # fmt: skip
+    metadata, root = {"name": "kept"}, f"/apis/{_VERSION}/validatingadmissionpol"
+    policy = {"apiVersion": _VERSION, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec}
+    binding = {"apiVersion": _VERSION, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": bound}
+    return [(f"{root}icies", policy), (f"{root}icybindings", binding)]

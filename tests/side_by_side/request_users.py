@@ -87,7 +87,7 @@ class Users:
 
     def path(self) -> Request:
         """A request for a path that is no resource, in somebody's name."""
-        return self.dressed(Request("GET", self.dice.choice(["/x", "/healthz/nothing", "/logs", "/debug/pprof/x"])))
+        return self.dressed(Request("GET", self.dice.choice(["/x", "/healthz/nothing", "/logs", "/nothing"])))
 
     def question(self) -> Request:
         """A question about rights."""

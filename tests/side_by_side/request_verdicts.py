@@ -62,6 +62,7 @@ LASTING = {
     "the time of deletion in an update",
     "fields that a subresource of a pod does not set",
     "metadata in an apply of a status",
+    "an annotation that stands for fields",
 }
 """After these objects differ for good: a seed ends."""
 _KNOWN = [(cause, re.compile(pattern, re.DOTALL)) for cause, pattern in _LINES]
@@ -92,7 +93,11 @@ def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> 
 
 def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str) -> str:
     """Causes that are known by what was asked."""
-    of, body, owners = request.resource, request.body_text, line.startswith(".metadata.managedFields[")
+    of, body, owners = (
+        request.resource,
+        request.body_text,
+        line.startswith((".metadata.managedFields[", ".metadata.managedFields#")),
+    )
     is_custom = request.path.startswith("/apis/ml.example.com/")
     if is_custom and of.startswith("odd ") and answers[1].status in (404, 405):
         return "wrong paths and methods of custom resources"
@@ -117,6 +122,8 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         return "a name that is no part of a path, beside other errors"
     if "dryRun=All" in request.query and re.match(r"code: (20\d|409) .* \| 422 .*provided port is not in the", line):
         return "a port out of range in a dry run"
+    if re.match(r"code: 4(00|22) .* \| 403 .*cannot create resource", line) and request.method in ("PUT", "PATCH"):
+        return "who may not create what an update makes"
     if request.method == "BREW" and answers[1].status == 405:
         return "a method that is none"
     if "2147483648" in body and request.headers.get("Content-Type") in (PATCHES["strategic"], PATCHES["apply"]):
@@ -129,6 +136,8 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
     is_owned = owners and "f:deletionTimestamp" in line
     if "deletionTimestamp" in body and (is_owned or line.startswith(".metadata.resourceVersion")):
         return "the time of deletion in an update"
+    if owners and '"apiVersion": "autoscaling/v1"' in line and "f:autoscaling.alpha.kubernetes.io/" in line:
+        return "an annotation that stands for fields"
     if owners and line.endswith("| -") and "{}" in line and "[]" in body:
         return "an empty list that is always written"
     if _EMPTY.search(body) and _is_next_version(line):

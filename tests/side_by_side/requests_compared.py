@@ -30,6 +30,7 @@ from custom_objects import definition
 from request_answers import Answer, Versions, differences, plain, unequal
 from request_draw import RequestDraw
 from request_parts import PARTIAL, TABLE, Request, chosen
+from request_policies import of_params
 from request_users import TOKEN
 from request_verdicts import LASTING, known_cause
 
@@ -306,6 +307,8 @@ def both(programs: Path, verbose: bool = False) -> Iterator[Comparison]:
         comparison = Comparison(Side(kube), Side(haru), verbose)
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         comparison.ask(Request("POST", path, "", {"Content-Type": "application/json"}, definition()))
+        for kept, obj in of_params():
+            comparison.ask(Request("POST", kept, "", {"Content-Type": "application/json"}, obj))
         comparison.haru.ask(Request("DELETE", "/apis/storage.k8s.io/v1/storageclasses/simulated"))
         classes = "/apis/resource.k8s.io/v1/deviceclasses"
         for one in comparison.haru.ask(Request("GET", classes)).value["items"]:

@@ -152,11 +152,13 @@ class Impersonation:
 def _verb_and_name(request: Request, asked: ResourceRequest) -> tuple[str, str]:
     """The verb of a request for a resource, served here or not, and whom it is about."""
     verb, name = _VERBS.get(request.method, ""), asked.name
-    if name or verb not in ("get", "delete"):
+    if asked.watch and verb == "get":
+        verb = "watch"
+    if name or verb not in ("get", "watch", "delete"):
         return verb, name
     if verb == "delete":
         return "deletecollection", ""
-    return "watch" if asked.watch or request.flag("watch") else "list", selected(request)[0]
+    return "watch" if verb == "watch" or request.flag("watch") else "list", selected(request)[0]
 
 
 def _rights(mode: str, wanted: UserInfo) -> Iterable[_Asked]:
