@@ -13,6 +13,7 @@ _LINES = [
     ("a number beyond 32 bits in a configuration", r"code: 20\d .* \| 400 .*cannot unmarshal number \d+ .* type int32"),
     ("the value in the message about a member that cannot change", r".*OBJECT: field is immutable.* \| .*immutable"),
     ("an APIService of what is built in", r"\.details\.causes.*is built in: the API server serves it itself"),
+    ("a JSON patch that copies from nowhere", r"code: 20\d .* \| 422 .*copy operation does not apply"),
     ("a binding to nothing", r"code: 500 target.name: Required value \| 422"),
     (
         "an apply of a Scale of a custom resource",
@@ -124,6 +125,8 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         return "a port out of range in a dry run"
     if re.match(r"code: 4(00|22) .* \| 403 .*cannot create resource", line) and request.method in ("PUT", "PATCH"):
         return "who may not create what an update makes"
+    if line.startswith("code: 403") and "| 405" in line and of.startswith("odd "):
+        return "a method that a path has not, without rights"
     if request.method == "BREW" and answers[1].status == 405:
         return "a method that is none"
     if "2147483648" in body and request.headers.get("Content-Type") in (PATCHES["strategic"], PATCHES["apply"]):
