@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from haru.kube.simulated_files import PodSources, volume_problem
 from haru.kube.test_images import probe_failure
 
 Obj = dict[str, Any]
+BEGAN = datetime(2026, 11, 28, tzinfo=UTC)
 AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.56"
 CONFIG: Obj = {"data": {"data-1": "value-1", "lines": "a\nb\n"}}
 SECRET: Obj = {"data": {"key": base64.b64encode(b"hidden").decode()}}
@@ -174,9 +176,9 @@ def test_read_only_root_refuses_to_be_written() -> None:
 def test_echo_without_line_break_is_continued_and_ends_no_message() -> None:
     of = container("echo -n a; echo b; echo -n DONE; false", terminationMessagePolicy="FallbackToLogsOnError")
     assert lines(pod(), of) == ["ab", "DONE"]
-    assert termination_message(of, script_of(pod(), of) or RUNS_ON) == "ab\nDONE"
+    assert termination_message(of, script_of(pod(), of) or RUNS_ON, BEGAN) == "ab\nDONE"
     written = container("/bin/echo -n OK > /dev/termination-log")
-    assert termination_message(written, script_of(pod(), written) or RUNS_ON) == "OK"
+    assert termination_message(written, script_of(pod(), written) or RUNS_ON, BEGAN) == "OK"
 
 
 @pytest.mark.parametrize(

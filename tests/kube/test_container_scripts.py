@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from haru.kube.container_scripts import RUNS_ON, Script, script_of
+from haru.kube.simulated_text import as_printed
 
 ENV = [{"name": "X", "value": "v"}, {"name": "SECRET", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
 
@@ -50,6 +52,12 @@ def test_understood_command_ends_after_time_with_code(command: list[str], after:
         ["sh", "-c", "while true; do sleep 1; done"],
         ["sh", "-c", "ls | wc; exit 1"],
         ["sh", "-c", "exit `date`"],
+        ["sh", "-c", "date > /tmp/x; exit 1"],
+        ["sh", "-c", "touch /tmp/$(date +%s); exit 1"],
+        ["sh", "-c", 'test "$(date +%H)" -lt 25 && exit 1'],
+        ["sh", "-c", "echo '$(date)'; exit 1"],
+        ["date", "-d", "yesterday"],
+        ["date", "+%Q"],
         ["sh", "-c", "sleep 1 & exit 1"],
         ["sh", "-c", "for i in 1 2; do for j in 1 2; do echo $i $j; done; done; exit 1"],
         ["sh", "-c", "for i in 1 2; do if true; then exit 1; fi; done"],
@@ -114,6 +122,53 @@ def test_endless_loop_prints_again_and_again() -> None:
     assert found.printed(5) == [(0, "begin"), (0, "polo"), (2, "polo"), (4, "polo")]
     assert found.printed(5, 2) == [(4, "polo")]
     assert (found.next_line(0), found.next_line(4.5)) == (2, 6)
+
+
+BEGAN = datetime(2026, 11, 8, 9, 59, 58, tzinfo=UTC)
+
+
+def printed(text: str, until: float = 3.5) -> list[str]:
+    found = script("sh", "-c", text)
+    assert found is not None
+    return [as_printed(line, BEGAN) for _, line in found.printed(until)]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("date; echo Hello", ["Sun Nov  8 09:59:58 UTC 2026", "Hello"]),
+        ("date -u +%FT%TZ; sleep 2; date '+%H:%M %Z'", ["2026-11-08T09:59:58Z", "10:00 UTC"]),
+        ('sleep 3; echo "at $(date +%s)" `date +%Y`', ["at 1794132001 2026"]),
+        ("START=$(date +%T); sleep 2; echo $START $(date +%T)", ["09:59:58 10:00:00"]),
+        ("while true; do date +%T; sleep 2; done", ["09:59:58", "10:00:00"]),
+        (
+            "START=$(date +%T); while true; do echo $START $(date +%T); sleep 2; done",
+            ["09:59:58 09:59:58", "09:59:58 10:00:00"],
+        ),
+    ],
+)
+def test_dates_are_those_of_the_moment_at_which_they_are_asked_for(text: str, lines: list[str]) -> None:
+    assert printed(text) == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (
+            'i=0; while true; do echo "$i: $(date +%T)"; i=$((i+1)); sleep 1; done',
+            ["0: 09:59:58", "1: 09:59:59", "2: 10:00:00", "3: 10:00:01", "4: 10:00:02"],
+        ),
+        ("i=9; while true; do i=$((i-3)); echo v$i of 7; sleep 1; done", [f"v{n} of 7" for n in (6, 3, 0, -3, -6)]),
+        ("i=1; while true; do echo $i; i=$((i*2)); sleep 1; done", ["1", "2", "4"]),  # and then is not told
+        ("i=1; while true; do [ $i = 3 ] && exit 1; echo $i; i=$((i+1)); sleep 1; done", ["1", "2"]),
+    ],
+)
+def test_endless_loop_whose_turns_differ_goes_on_as_it_began(text: str, lines: list[str]) -> None:
+    assert printed(text, 4) == lines
+
+
+def test_date_of_another_time_zone_is_not_understood() -> None:
+    assert script("sh", "-c", "date; exit 1", env=[{"name": "TZ", "value": "Europe/Berlin"}]) is None
 
 
 def annotated(**annotations: str) -> Script:

@@ -11,12 +11,14 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
 from haru.kube import simulation
 from haru.kube.container_shell import ContainerShell
 from haru.kube.meta import Obj
 from haru.kube.simulated_files import NO_SOURCES, TERMINATION_LOG, PodSources
+from haru.kube.simulated_text import as_printed, turned
 from haru.kube.simulation import OOM_EXIT_CODE, course, own_setting, setting
 from haru.kube.test_images import image_argv
 from haru.kube.trivial_shell import BUILTINS, OOM_KILLED, Ran
@@ -61,7 +63,8 @@ class Script:
             number = max(0, math.floor((since - first) / every) + 1) if since >= first else 0
             last = math.floor((until - first) / every)
             number = max(number, last - _MOST_LINES)
-            lines += [(first + turn * every, text) for turn in range(number, last + 1) if first + turn * every > since]
+            turns = range(number, last + 1)
+            lines += [(first + turn * every, turned(text, turn)) for turn in turns if first + turn * every > since]
         return sorted(lines, key=lambda line: line[0])
 
     def next_line(self, after: float) -> float | None:
@@ -129,14 +132,14 @@ def _annotated(pod: Obj, container: Mapping[str, Any], script: Script) -> Script
     return script
 
 
-def termination_message(container: Mapping[str, Any], script: Script) -> str:
+def termination_message(container: Mapping[str, Any], script: Script, began: datetime) -> str:
     """What a container that ended by its script leaves behind, as its terminationMessagePolicy wants it."""
     if script.message:
         return script.message.encode()[:_MESSAGE_BYTES].decode(errors="ignore")
     if container.get("terminationMessagePolicy") != "FallbackToLogsOnError" or not script.exit_code:
         return ""
     lines = script.printed(script.ends_after or 0.0)[-_LOG_LINES:]
-    text = "".join(f"{line}\n" for _, line in lines)
+    text = "".join(f"{as_printed(line, began)}\n" for _, line in lines)
     return (text if script.ends_line else text[:-1]).encode()[-_LOG_BYTES:].decode(errors="ignore")
 
 

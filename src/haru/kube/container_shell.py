@@ -152,6 +152,7 @@ class ContainerShell(TrivialShell):
     def run_container(self) -> Ran | None:
         """What the container's own command does; None if it has none that is known."""
         given = image_argv(self.container)
+        self.has_clock = True
         return self.run([expand(str(word), self.variables) for word in given]) if given else None
 
     def command(self, words: Sequence[str]) -> int:

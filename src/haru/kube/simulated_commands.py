@@ -45,6 +45,7 @@ class _CommandShell(ContainerShell):
     def __init__(self, pod: Obj, container: Mapping[str, Any], sources: PodSources, files: ContainerFiles) -> None:
         super().__init__(pod, container, sources, files)
         self._answers = exec_answers(pod, container["name"])
+        self.has_clock = True
 
     def answer(self, argv: Sequence[str]) -> Ran:
         """Run a command as it was given."""

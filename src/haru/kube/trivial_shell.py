@@ -1,22 +1,27 @@
 """Run trivial commands without a process: what they print, how long they take and how they end. Pure.
 
-Understood are `true`, `false`, `sleep N`, `echo WORDS`, `cat FILE` of what was written, `stress --vm-bytes N` (killed
-above the memory limit), and `sh -c` of these, of `exit N` and of `NAME=VALUE`, joined by `;`, `&&`, `||` and line
-breaks; `if …; then …; else …; fi`, `while true; do …; done` and `for NAME in WORDS; do …; done` of these; `$((A + B))`;
-`>` and `>>` into a file. Time passes
-only in `sleep`. At the first command that is not understood the program counts as one that runs on.
+Understood are `true`, `false`, `sleep N`, `echo WORDS`, `date`, `cat FILE` of what was written, `stress --vm-bytes N`
+(killed above the memory limit), and `sh -c` of these, of `exit N` and of `NAME=VALUE`, joined by `;`, `&&`, `||` and
+line breaks; `if …; then …; else …; fi`, `while true; do …; done` and `for NAME in WORDS; do …; done` of these;
+`$((A + B))`; `>` and `>>` into a file. Time passes only in `sleep`. At the first command that is not understood the
+program counts as one that runs on.
 Source: commands of POSIX sh.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
+from urllib.parse import quote, unquote
+
+from haru.kube.shell_words import MOST_COMMANDS, NESTED, PUNCTUATION, expanded, parsed, redirected, unrolled
+from haru.kube.simulated_text import date_format, date_mark, has_mark, progression
 
 OOM_KILLED: Final = "OOMKilled"
 BUILTINS: Final = ("exit", "set", "cd", "export")
@@ -24,15 +29,11 @@ BUILTINS: Final = ("exit", "set", "cd", "export")
 SHELLS: Final = ("sh", "bash", "ash", "dash")
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SLEEP: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
-_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+|\?))")
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_PUNCTUATION: Final = ";&|<>()\n"
-_OPERATORS: Final = {"", ";", "&&", "||"}
 _TO_STDERR: Final = (["1", ">&", "2"], [">&", "2"])
 _LOOP: Final = re.compile(
     r"(?:^|(?<=[;\n]))\s*while\s+(true|:|sleep\s+\S+)\s*[;\n]\s*do\s(.*?)[;\n]\s*done\s*;?\s*$", re.DOTALL
 )
-_FOR: Final = re.compile(r"(?:^|(?<=[;\n]))\s*for\s+(\w+)\s+in\s+([^;\n]*)[;\n]\s*do\s(.*?)[;\n]\s*done\b", re.DOTALL)
 _IF: Final = re.compile(
     r"(?:^|(?<=[;\n]))\s*if\s(.*?)[;\n]\s*then\s(.*?)(?:[;\n]\s*else\s(.*?))?[;\n]\s*fi\b[ \t]*", re.DOTALL
 )
@@ -40,14 +41,15 @@ _ARITHMETIC: Final = re.compile(
     r"\$\(\(\s*([$\w{}]+)\s*([-+*/%])\s*([$\w{}]+)\s*\)\)|\$\(expr ([^\s()]+) ([-+/%]) ([^\s()]+)\)"
 )
 _SUBSTITUTION: Final = re.compile(r"\$\(([\w\s./-]+)\)")
+_DATE: Final = re.compile(r"\$\((date(?: [^()`$]*)?)\)|`(date(?: [^()`$]*)?)`")
+_DATE_TO_COME: Final = re.compile("\1([^\1]*)\1")
 _OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
 }  # fmt: skip
-_NESTED: Final = re.compile(r"(?:^|[;&|\n])\s*(?:for|while|until|if|case)\s")
-_RANGE: Final = re.compile(r"\$\(seq\s+(?:(\d+)\s+)?(\d+)\)|\{(\d+)\.\.(\d+)\}")
-_MOST_COMMANDS: Final = 1000
-_MOST_TEXT: Final = 100_000
+_TURNS: Final = 3
+"""Of an endless loop whose turns differ: as many show whether they go on evenly."""
 _FILLING_SECONDS: Final = 1.0
+_STILL_SECONDS: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,8 @@ class TrivialShell:
         self._ran = Ran()
         self._at, self._code = 0.0, 0
         self._ends_at_failure = False
+        self.has_clock = False
+        """Whether who shows the lines knows when the program began, so that it may print dates."""
         self.name = "sh"
 
     def run(self, argv: Sequence[str]) -> Ran:
@@ -166,6 +170,10 @@ class TrivialShell:
             option = rest[0] if rest and rest[0] in ("-n", "-e", "-ne") else ""
             self.say(" ".join(rest[1:] if option else rest), is_whole="n" not in option)
             return 0
+        form = date_format(rest, self.variables) if name == "date" and self.has_clock else None
+        if form is not None:
+            self.say(date_mark(form, self._at))
+            return 0
         if name == "cat" and rest and all(path in self.files for path in rest):
             for path in rest:
                 self.print_text(self.files[path])
@@ -189,7 +197,7 @@ class TrivialShell:
     # -- text of a shell ----------------------------------------------------------------------------------------------
 
     def _text(self, text: str) -> None:
-        text = _unrolled(text)
+        text = unrolled(text)
         loop = _LOOP.search(text)
         if loop is None:
             self._commands(text)
@@ -197,23 +205,37 @@ class TrivialShell:
         before = text[: loop.start()].strip(" ;\n")
         if before and self._commands(before):
             return
-        began, first = self._at, len(self._ran.lines)
         condition = f"{loop[1]}\n" if loop[1].startswith("sleep") else ""
-        if self._commands(condition + loop[2]):
-            return
-        period = self._at - began
-        lines = self._ran.lines
-        lines[first:] = [Printed(one.at, one.text, one.is_error, period) for one in lines[first:]]
+        self._endless(condition + loop[2])
+
+    def _endless(self, text: str) -> None:
+        """Go through an endless loop: once, and again where the turns differ, to see how they go on."""
+        lines, first, began = self._ran.lines, len(self._ran.lines), self._at
+        known, changes = dict(self.variables), len(self._ran.changes)
+        turns, ends = list[list[Printed]](), [began]
+        while not turns or (len(turns) < _TURNS and len(self._ran.changes) == changes and self._differs(turns, known)):
+            number = len(lines)
+            if self._commands(text):
+                return
+            turns.append([replace(one, at=one.at - ends[-1] + began) for one in lines[number:]])
+            ends.append(self._at)
+        goes_on = _evenly(turns, [end - start for start, end in itertools.pairwise(ends)])
+        if goes_on is not None:
+            lines[first:] = goes_on
         raise _Stopped
+
+    def _differs(self, turns: Sequence[Sequence[Printed]], known: Mapping[str, str]) -> bool:
+        return self.variables != known or any(has_mark(one.text) for one in turns[0])
 
     def _commands(self, text: str) -> bool:
         """Run commands in turn; whether the shell has ended with one."""
+        text = _DATE.sub(self._date_to_come, text)
         text = _SUBSTITUTION.sub(self._substituted, _ARITHMETIC.sub(self._computed, text))
         chosen = _IF.search(text)
         if chosen is None:
             return self._plain_commands(text)
         condition, then, other = chosen[1], chosen[2], chosen[3] or "true"
-        if _NESTED.search(then) or _NESTED.search(other):
+        if NESTED.search(then) or NESTED.search(other):
             raise _Stopped
         before, after = text[: chosen.start()].strip(" ;\n"), text[chosen.end() :].strip(" ;\n")
         if (before and self._plain_commands(before)) or self._plain_commands(condition):
@@ -225,7 +247,7 @@ class TrivialShell:
     def _computed(self, found: re.Match[str]) -> str:
         """The value of a sum, a product, a quotient or a remainder of whole numbers; otherwise its text."""
         words = [word for word in found.groups() if word is not None]
-        values = [_expanded(word, self.variables, self._code) for word in (words[0], words[2])]
+        values = [expanded(word, self.variables, self._code) for word in (words[0], words[2])]
         first, second = (self.variables.get(value, value) for value in values)
         if not first.isdecimal() or not second.isdecimal() or (words[1] in "/%" and int(second) == 0):
             return found[0]
@@ -235,18 +257,31 @@ class TrivialShell:
         """The output of a command in place of it; its text, where that is not known before or is quoted."""
         words = found[1].split()
         shown = self.told(words[0].rpartition("/")[2], words[1:]) if words else None
-        quoted = found.string[: found.start()].count("'") % 2
-        return found[0] if shown is None or quoted else " ".join(shown)
+        return found[0] if shown is None or _is_quoted(found) else " ".join(shown)
+
+    def _date_to_come(self, found: re.Match[str]) -> str:
+        """What stands for a date until its command is run; its text, where it is not understood or is quoted."""
+        try:
+            words = shlex.split(found[1] or found[2])
+        except ValueError:
+            return found[0]
+        form = date_format(words[1:], self.variables) if self.has_clock and not _is_quoted(found) else None
+        return found[0] if form is None else f"\1{quote(form, safe='')}\1"
+
+    def _expand(self, word: str, code: int) -> str:
+        """A word with its variables, and with the dates of this moment."""
+        text = expanded(word, self.variables, code)
+        return _DATE_TO_COME.sub(lambda found: date_mark(unquote(found[1]), self._at), text)
 
     def _plain_commands(self, text: str) -> bool:
         try:
-            commands = list(_parsed(text))
+            commands = list(parsed(text))
         except ValueError as error:
             self.say(f"sh: syntax error: {str(error).lower()}", is_error=True)
             self._code = 2
             return True
         for number, (joint, words) in enumerate(commands):
-            if number >= _MOST_COMMANDS:
+            if number >= MOST_COMMANDS:
                 raise _Stopped
             if (joint == "&&" and self._code) or (joint == "||" and not self._code):
                 continue
@@ -259,22 +294,25 @@ class TrivialShell:
 
     def _simple(self, words: list[str]) -> bool:
         """Run one command of a shell; whether the shell ends with it."""
-        words, path, appends = _redirected(words)
+        words, path, appends = redirected(words)
         ends_line = self._ran.ends_line
         if path:
             self._ran.ends_line = True
         first, lines = len(self._ran.lines), self._ran.lines
         to_stderr = next((end for end in _TO_STDERR if words[-len(end) :] == end), [])
         words = words[: len(words) - len(to_stderr)] or ["sh"]
-        ends = self._plain([_expanded(word, self.variables, self._code) for word in words])
+        ends = self._plain([self._expand(word, self._code) for word in words])
         if to_stderr:
             lines[first:] = [Printed(one.at, one.text, True, one.every) for one in lines[first:]]
         elif path:
-            path = _expanded(path, self.variables, 0)
+            path = self._expand(path, 0)
             written = "".join(f"{one.text}\n" for one in lines[first:] if not one.is_error)
             written = written if self._ran.ends_line else written[:-1]
             lines[first:] = [one for one in lines[first:] if one.is_error]
             self._ran.ends_line = ends_line
+            if has_mark(path + written):  # a file is read as what it holds, and at any time
+                self._code = self.other(words)
+                return ends
             try:
                 self.change(path, (self.files.get(path, "") if appends else "") + written)
             except OSError as error:
@@ -283,10 +321,15 @@ class TrivialShell:
         return ends
 
     def _plain(self, words: list[str]) -> bool:
-        if any(set(word) & set(_PUNCTUATION) and set(word) <= set(_PUNCTUATION) for word in words):
+        if any(set(word) & set(PUNCTUATION) and set(word) <= set(PUNCTUATION) for word in words):
             words = ["sh"]
         replaced = words[0] == "exec"
         words = words[1:] if replaced and len(words) > 1 else words
+        assigned = [
+            _ASSIGNMENT.fullmatch(word) for word in (words[1:] if words[0] == "export" and words[1:] else words)
+        ]
+        if words[0] != "echo" and not all(assigned) and any(map(has_mark, words)):
+            words = ["sh"]
         name, rest = words[0].rpartition("/")[2], words[1:]
         if name == "exit":
             self._code = (int(rest[0]) & 255 if rest[0].isdigit() else 2) if rest else self._code
@@ -295,7 +338,6 @@ class TrivialShell:
             self._ends_at_failure |= "e" in rest[0]
             self._code = 0
             return replaced
-        assigned = [_ASSIGNMENT.fullmatch(word) for word in (rest if name == "export" and rest else words)]
         if all(assigned):
             self.variables |= {one[1]: one[2] for one in assigned if one is not None}
             self._code = 0
@@ -319,63 +361,23 @@ class TrivialShell:
         return 0
 
 
-def _unrolled(text: str) -> str:
-    """The text with loops over words written out."""
-    while (loop := _FOR.search(text)) and len(text) <= _MOST_TEXT:
-        words = _RANGE.sub(_numbers, loop[2]).split()
-        if any("$" in word or "`" in word or "*" in word for word in words) or _NESTED.search(loop[3]):
-            return text
-        turns = "; ".join(f"{loop[1]}={shlex.quote(word)}; {loop[3].strip()}" for word in words[:_MOST_COMMANDS])
-        text = f"{text[: loop.start()]} {turns or 'true'} {text[loop.end() :]}"
-    return text
+def _evenly(turns: Sequence[Sequence[Printed]], periods: Sequence[float]) -> list[Printed] | None:
+    """The lines of all turns of a loop; None if those that were gone through do not go on evenly."""
+    if len(turns) == 1:
+        return [replace(one, every=periods[0]) for one in turns[0]]
+    if max(periods) - min(periods) > _STILL_SECONDS or len({len(one) for one in turns}) > 1:
+        return None
+    found = list[Printed]()
+    for same in zip(*turns, strict=True):
+        text = progression([one.text for one in same])
+        if text is None or max(one.at for one in same) - min(one.at for one in same) > _STILL_SECONDS:
+            return None
+        found.append(replace(same[0], text=text, every=periods[0]))
+    return found
 
 
-def _numbers(found: re.Match[str]) -> str:
-    first, last = int(found[1] or found[3] or 1), int(found[2] or found[4])
-    return " ".join(str(number) for number in range(first, min(last, first + _MOST_COMMANDS) + 1))
-
-
-def _expanded(word: str, variables: Mapping[str, str], code: int) -> str:
-    def value(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
-        return str(code) if name == "?" else variables.get(name, "")
-
-    return _VARIABLE.sub(value, word)
-
-
-def _parsed(text: str) -> Iterator[tuple[str, list[str]]]:
-    """The commands of a script, each with the operator before it. Raises ValueError for unbalanced quotes."""
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=_PUNCTUATION)
-    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
-    joint, words, in_comment = "", list[str](), False
-    for token in lexer:
-        in_comment = (in_comment or token.startswith("#")) and "\n" not in token
-        if in_comment:
-            continue
-        if set(token) <= set(_PUNCTUATION) and token.strip("\n") in _OPERATORS:
-            if words:
-                yield joint, _understood(words)
-                words = []
-                joint = token.strip("\n")
-        else:
-            words.append(token)
-    if words:
-        yield joint, _understood(words)
-
-
-def _understood(words: list[str]) -> list[str]:
-    """The words; a command that is not understood in place of a substitution."""
-    return ["sh"] if any("`" in word or "$(" in word for word in words) else words
-
-
-def _redirected(words: list[str]) -> tuple[list[str], str, bool]:
-    """A command without its `> FILE` or `>> FILE`, the file, and whether it is appended to."""
-    if words[-3:] == ["2", ">&", "1"] and len(words) > 3:
-        words = words[:-3]
-    if len(words) > 2 and words[-2] in (">", ">>") and words[-1].startswith(("/", "$")):
-        kept = words[:-2]
-        return (kept[:-1] if kept[-1] == "1" and len(kept) > 1 else kept), words[-1], words[-2] == ">>"
-    return words, "", False
+def _is_quoted(found: re.Match[str]) -> bool:
+    return found.string[: found.start()].count("'") % 2 == 1
 
 
 def _bytes(text: str) -> float:

@@ -272,7 +272,8 @@ class _Advance:
         """The container has ended by its script."""
         name, running = container["name"], self._statuses[container["name"]]["state"]["running"]
         told = "1970-01-01T00:00:00Z" if script.reason == START_ERROR else running["startedAt"]
-        ending = podlib.Ending(0.0, "", script.exit_code, script.end_reason, termination_message(container, script))
+        message = termination_message(container, script, began)
+        ending = podlib.Ending(0.0, "", script.exit_code, script.end_reason, message)
         at = format_time(max(began + timedelta(seconds=script.ends_after or 0.0), parse_time(running["startedAt"])))
         state = podlib.terminated(self._pod, name, ending, told, at)
         self._statuses[name] = self._with_state(container, state, ready=self._is_done_init(container, script))

@@ -23,6 +23,7 @@ from haru.event_loop import cancelled
 from haru.kube.meta import Obj, name_of, namespace_of, uid_of
 from haru.kube.simulated_commands import is_interactive, run_in_container
 from haru.kube.simulated_files import NO_SOURCES, PodSources
+from haru.kube.simulated_text import as_printed
 from haru.kube.trivial_shell import Printed, Ran
 from haru.remote_command.channels import ERROR, STDERR, STDOUT, Channels
 from haru.storage import Compacted
@@ -121,11 +122,11 @@ class Session:
 
     async def _play(self, lines: Sequence[Printed], ends_after: float | None, code: int) -> int:
         """Print lines when they are due; the exit code, once the command has ended."""
-        passed = 0.0
+        passed, began = 0.0, self._objects.clock()
         for line in lines:
             await asyncio.sleep(max(0.0, line.at - passed))
             passed = max(passed, line.at)
-            await self._print(line.text, is_error=line.is_error)
+            await self._print(as_printed(line.text, began), is_error=line.is_error)
         if ends_after is None:
             await asyncio.Event().wait()
         else:

@@ -16,6 +16,7 @@ from haru.kube.meta import Obj, name_of
 from haru.kube.names import parse_time
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.simulated_files import NO_SOURCES, PodSources
+from haru.kube.simulated_text import as_printed
 
 _NOT_PULLED = {"ImagePullBackOff": "image can't be pulled", "ErrImagePull": "trying and failing to pull image"}
 _STREAM = {"Stderr"}
@@ -36,7 +37,7 @@ class ContainerRun:
         until = now if self.ended is None else min(now, self.ended)
         after = -1.0 if since is None else (since - self.began).total_seconds()
         lines = self.script.printed((until - self.began).total_seconds(), after)
-        return [(self.began + timedelta(seconds=at), text) for at, text in lines]
+        return [(self.began + timedelta(seconds=at), as_printed(text, self.began)) for at, text in lines]
 
     def seconds_to_next(self, now: datetime) -> float | None:
         """How long it is until the next line; None if there is none."""

@@ -1,0 +1,81 @@
+"""The text of a shell script: its commands, words, redirections and loops over words, before any of it is run. Pure.
+
+Source: POSIX sh, as far as `trivial_shell.py` runs it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+PUNCTUATION: Final = ";&|<>()\n"
+_OPERATORS: Final = {"", ";", "&&", "||"}
+_FOR: Final = re.compile(r"(?:^|(?<=[;\n]))\s*for\s+(\w+)\s+in\s+([^;\n]*)[;\n]\s*do\s(.*?)[;\n]\s*done\b", re.DOTALL)
+NESTED: Final = re.compile(r"(?:^|[;&|\n])\s*(?:for|while|until|if|case)\s")
+_RANGE: Final = re.compile(r"\$\(seq\s+(?:(\d+)\s+)?(\d+)\)|\{(\d+)\.\.(\d+)\}")
+_MOST_TEXT: Final = 100_000
+_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+|\?))")
+MOST_COMMANDS: Final = 1000
+
+
+def unrolled(text: str) -> str:
+    """The text with loops over words written out."""
+    while (loop := _FOR.search(text)) and len(text) <= _MOST_TEXT:
+        words = _RANGE.sub(_numbers, loop[2]).split()
+        if any("$" in word or "`" in word or "*" in word for word in words) or NESTED.search(loop[3]):
+            return text
+        turns = "; ".join(f"{loop[1]}={shlex.quote(word)}; {loop[3].strip()}" for word in words[:MOST_COMMANDS])
+        text = f"{text[: loop.start()]} {turns or 'true'} {text[loop.end() :]}"
+    return text
+
+
+def _numbers(found: re.Match[str]) -> str:
+    first, last = int(found[1] or found[3] or 1), int(found[2] or found[4])
+    return " ".join(str(number) for number in range(first, min(last, first + MOST_COMMANDS) + 1))
+
+
+def expanded(word: str, variables: Mapping[str, str], code: int) -> str:
+    """A word with the values of its variables, and of `$?`."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        return str(code) if name == "?" else variables.get(name, "")
+
+    return _VARIABLE.sub(value, word)
+
+
+def parsed(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The commands of a script, each with the operator before it. Raises ValueError for unbalanced quotes."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=PUNCTUATION)
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    joint, words, in_comment = "", list[str](), False
+    for token in lexer:
+        in_comment = (in_comment or token.startswith("#")) and "\n" not in token
+        if in_comment:
+            continue
+        if set(token) <= set(PUNCTUATION) and token.strip("\n") in _OPERATORS:
+            if words:
+                yield joint, _understood(words)
+                words = []
+                joint = token.strip("\n")
+        else:
+            words.append(token)
+    if words:
+        yield joint, _understood(words)
+
+
+def _understood(words: list[str]) -> list[str]:
+    """The words; a command that is not understood in place of a substitution."""
+    return ["sh"] if any("`" in word or "$(" in word for word in words) else words
+
+
+def redirected(words: list[str]) -> tuple[list[str], str, bool]:
+    """A command without its `> FILE` or `>> FILE`, the file, and whether it is appended to."""
+    if words[-3:] == ["2", ">&", "1"] and len(words) > 3:
+        words = words[:-3]
+    if len(words) > 2 and words[-2] in (">", ">>") and words[-1].startswith(("/", "$")):
+        kept = words[:-2]
+        return (kept[:-1] if kept[-1] == "1" and len(kept) > 1 else kept), words[-1], words[-2] == ">>"
+    return words, "", False
