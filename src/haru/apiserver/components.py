@@ -92,7 +92,7 @@ class StoredConfiguration:
     async def _follow(self, prefix: str) -> None:
         """Take changes in that no request comes after: who watches is to see what the server makes of them."""
         watch = self._store.watch(prefix, self._store.revision)
-        while True:
+        while not watch.closed:
             await watch.wait(FOLLOW_SECONDS)
             try:
                 watch.pending()

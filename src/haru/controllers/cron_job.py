@@ -160,6 +160,7 @@ class CronJobController(Controller):
             if made is None or (controller_of(made) or {}).get("uid") != uid_of(cron):
                 return {**status, "lastScheduleTime": format_time(due)}
             job = made
+            self.jobs.observe(job)
         else:
             self.events.event(cron, "Normal", "SuccessfulCreate", f"Created job {name_of(job)}")
         known = [entry for entry in status.get("active") or () if entry["uid"] != uid_of(job)]
