@@ -69,7 +69,7 @@ class ReviewingApi(FakeApi):
         self.reviews.append(spec)
         about = spec["resourceAttributes"]
         what = (spec["user"], about.get("namespace", ""), about["resource"])
-        verb = "list" if about["resource"].endswith("explanations") else "get"
+        verb = "list" if about["resource"].endswith("explanations") and "name" not in about else "get"
         return 201, {"status": {"allowed": what in self.allowed and about["verb"] == verb}}
 
 
@@ -80,7 +80,13 @@ class Served:
     directory: Path
 
     async def get(
-        self, path: str = PATH, user: str = "jane", pair: Pair | None = None, method: str = "GET", token: str = ""
+        self,
+        path: str = PATH,
+        user: str = "jane",
+        pair: Pair | None = None,
+        method: str = "GET",
+        token: str = "",
+        accept: str = "*/*",
     ) -> tuple[int, str, dict[str, str]]:
         """Ask as the aggregation layer does, or with another certificate."""
         context = ssl.create_default_context()
@@ -90,7 +96,8 @@ class Served:
             file = self.directory / "client.pem"
             file.write_bytes(shown.certificate + b"\n" + shown.key)
             context.load_cert_chain(file)
-        headers = {"X-Remote-User": user, "X-Remote-Group": "devs"} if user else {}
+        headers = {"Accept": accept}
+        headers |= {"X-Remote-User": user, "X-Remote-Group": "devs"} if user else {}
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
         connector = aiohttp.TCPConnector(ssl=context)
         async with (
@@ -257,7 +264,8 @@ async def test_discovery_lists_subresources(served: Served) -> None:
     assert {"deployments/explanation", "nodes/explanation", "explanations", "visibleexplanations"} <= names
     whole = {each["name"].partition("/")[0] for each in listed["resources"] if not each["namespaced"]}
     assert whole == {"nodes", "devices", "deviceclasses", "visibleexplanations"}
-    assert all(each["verbs"] == [["list"], ["get"]]["/" in each["name"]] for each in listed["resources"])
+    verbs = {"explanations": ["get", "list"], "visibleexplanations": ["list"]}
+    assert all(each["verbs"] == verbs.get(each["name"], ["get"]) for each in listed["resources"])
     assert json.loads((await served.get("/apis"))[1])["groups"][0]["name"] == "explain.haru.dev"
 
 
@@ -302,6 +310,28 @@ async def test_list_has_the_namespaces_in_which_the_user_may_list(served: Served
     none = f"{list_path('default')}?labelSelector=app%3Dnone&output=text"
     assert (await served.get(none, user="eve"))[1] == "nothing waits in namespace default with app=none\n"
     assert (await served.get(f"{list_path('default')}?labelSelector=%3D%3D", user="eve"))[0] == 400
+
+
+async def test_row_of_what_waits_is_an_object_by_its_name(served: Served) -> None:
+    path = f"{list_path('default')}/pod.waits"
+    assert (await served.get(path, user="una"))[0] == 403
+    served.api.allowed.add(("una", "default", "explanations"))
+    served.api.reviews.clear()
+    status, body, _ = await served.get(path, user="una")
+    [review] = [spec["resourceAttributes"] for spec in served.api.reviews if "name" in spec["resourceAttributes"]]
+    assert (review["verb"], review["resource"], review["name"]) == ("get", "explanations", "pod.waits")
+    assert status == 200 and "subresource" not in review and "secret-holder" not in body
+    told = json.loads(body)
+    assert (told.pop("apiVersion"), told.pop("kind")) == ("explain.haru.dev/v1alpha1", "Explanation")
+    assert told["metadata"] == {"name": "pod.waits", "namespace": "default"}
+    listed = json.loads((await served.get(list_path("default"), user="una"))[1])["items"]
+    assert told == next(item for item in listed if item["workload"] == "pod/waits")
+    table = json.loads((await served.get(path, user="una", accept="application/json;as=Table;v=v1;g=meta.k8s.io"))[1])
+    assert table["kind"] == "Table" and [row["cells"][0] for row in table["rows"]] == ["pod/waits"]
+    for name in ("pod.none", "pod.their-secret", "waits"):
+        status, body, _ = await served.get(f"{list_path('default')}/{name}", user="una")
+        assert (status, json.loads(body)["reason"]) == (404, "NotFound") and name in body
+    assert (await served.get("/apis/explain.haru.dev/v1alpha1/explanations/pod.waits", user="una"))[0] == 404
 
 
 async def test_name_that_another_namespace_has_is_not_found_without_a_hint(served: Served) -> None:

@@ -91,6 +91,19 @@ async def test_tenant_gets_full_answer_without_right_to_list_nodes(tmp_path: Pat
         assert row.split()[:2] == ["pod/training", "1"] and "FitsLater" in row and "notebook-7" not in row
         assert (await kubectl("get", "explanations", "-n", "team-a", "-o", "name"))[1].strip().endswith("/pod.training")
         assert "STARTS" in (await kubectl("get", "explanations", "-n", "team-a", "-o", "wide"))[1].splitlines()[0]
+        # Of the namespace that is asked for, not of all.
+        assert "No resources found in team-b" in (await kubectl("get", "explanations", "-n", "team-b"))[1]
+        assert "pod/training" in (await kubectl("get", "visibleexplanations", "--as=jane"))[1]
+        one = ("explanation", "pod.training", "-n", "team-a", "--as=jane")
+        code, out = await kubectl("get", *one)
+        assert code == 0 and out.splitlines()[1].split()[:2] == ["pod/training", "1"]
+        code, out = await kubectl("get", *one, "-o", "yaml")
+        assert code == 0 and "workload: pod/training" in out and "notebook-7" not in out
+        assert (await kubectl("get", *one, "-o", "name"))[1].strip() == "explanation.explain.haru.dev/pod.training"
+        code, out = await kubectl("describe", *one)
+        assert code == 0 and "FitsLater" in out
+        code, out = await kubectl("get", "explanation", "pod.none", "-n", "team-a", "--as=jane")
+        assert code == 1 and "(NotFound)" in out and '"pod.none" not found' in out
         code, out = await kubectl("get", "--raw", PATH, "--as=bob")
         assert code == 1 and "cannot get resource" in out
     finally:

@@ -56,7 +56,7 @@ def objects(port: int) -> tuple[Obj, ...]:
         cluster_role(
             TENANT,
             group,
-            [(["*/explanation"], get), (["explanations"], listing)],
+            [(["*/explanation"], get), (["explanations"], (*get, *listing))],
             {"rbac.authorization.k8s.io/aggregate-to-view": "true"},
         ),
         cluster_role(f"{NAME}-nodes", group, [([f"{plural}/explanation" for plural in _CLUSTER_SCOPED], get)]),

@@ -27,10 +27,12 @@ class ExplainAccess:
     async def require(self, user: User, question: Question) -> None:
         """Raises Forbidden, and ReviewFailed where the API server could not say."""
         resource, namespace, name = question.resource, question.namespace, question.name
-        verb, whole = ("get", f"{resource}/{SUBRESOURCE}") if name else ("list", resource)
+        verb, part = ("get" if name else "list"), (SUBRESOURCE if name and not question.is_row else "")
+        whole = f"{resource}/{part}" if part else resource
         attributes = {"verb": verb, "group": GROUP, "version": VERSION, "resource": resource}
         attributes |= {"namespace": namespace} if namespace else {}
-        attributes |= {"subresource": SUBRESOURCE, "name": name} if name else {}
+        attributes |= {"subresource": part} if part else {}
+        attributes |= {"name": name} if name else {}
         if not await self._allowed(user, attributes):
             where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
             what = f'{resource}.{GROUP} "{name}"' if name else f"{resource}.{GROUP}"

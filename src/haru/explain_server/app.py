@@ -13,10 +13,10 @@ from haru.errors import InputError
 from haru.explain import PendingList
 from haru.explain_server.access import ExplainAccess
 from haru.explain_server.answers import Answered, Answers, NotThere
-from haru.explain_server.discovery import GROUP, VERSION, document
+from haru.explain_server.discovery import GROUP, KIND, VERSION, document
 from haru.explain_server.kubectl_table import table_of, wants_table
 from haru.explain_server.metrics import Metrics
-from haru.explain_server.questions import Question, parse_path
+from haru.explain_server.questions import Question, parse_path, row_name
 from haru.explain_server.queue import Busy
 from haru.kube.errors import StatusError
 from haru.markup import Html, page
@@ -131,11 +131,17 @@ def _rendered(told: Answered, question: Question, output: str, command: str, *, 
     body = {**told.as_dict(), "apiVersion": f"{GROUP}/{VERSION}"}
     if isinstance(told, PendingList):
         # As in any list each has a name, by which kubectl prints it.
-        metadata = [_metadata(item["namespace"], item["workload"].replace("/", ".")) for item in body["items"]]
+        metadata = [_metadata(row.namespace, row_name(row)) for row in told.rows]
         if tabular:
             return Answer(200, orjson.dumps(table_of(told, metadata)), "application/json")
         body["items"] = [{"metadata": each, **item} for each, item in zip(metadata, body["items"], strict=True)]
+        if question.is_row:
+            return Answer(200, orjson.dumps(_as_object(body["items"][0])), "application/json")
     return Answer(200, orjson.dumps({**head, **body}), "application/json")
+
+
+def _as_object(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, **item}
 
 
 def _metadata(namespace: str, name: str) -> dict[str, str]:

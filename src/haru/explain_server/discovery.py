@@ -13,7 +13,7 @@ from haru.kube.meta import Obj
 GROUP, VERSION = "explain.haru.dev", "v1alpha1"
 API_SERVICE = f"{VERSION}.{GROUP}"
 ROOT = f"/apis/{GROUP}/{VERSION}"
-SUBRESOURCE = "explanation"
+KIND, VISIBLE_KIND, SUBRESOURCE = "Explanation", "VisibleExplanation", "explanation"
 LIST, VISIBLE_LIST = "explanations", "visibleexplanations"
 """What waits in a namespace or in all of them, and what waits in those namespaces in which the user may list that."""
 
@@ -43,8 +43,10 @@ def document(path: str) -> Obj | None:
     return _DOCUMENTS.get(path.rstrip("/"))
 
 
-def _resource(name: str, verb: str, *, namespaced: bool) -> Obj:
-    return {"name": name, "singularName": "", "namespaced": namespaced, "kind": "Explanation", "verbs": [verb]}
+def _resource(name: str, *verbs: str, namespaced: bool, kind: str = KIND) -> Obj:
+    # Of resources of one kind kubectl asks the last one, by whichever name.
+    singular = "" if "/" in name else kind.lower()
+    return {"name": name, "singularName": singular, "namespaced": namespaced, "kind": kind, "verbs": list(verbs)}
 
 
 _GROUP_VERSION = {"groupVersion": f"{GROUP}/{VERSION}", "version": VERSION}
@@ -57,8 +59,8 @@ _DOCUMENTS: Mapping[str, Obj] = {
         "apiVersion": "v1",
         "groupVersion": f"{GROUP}/{VERSION}",
         "resources": [
-            _resource(LIST, "list", namespaced=True),
-            _resource(VISIBLE_LIST, "list", namespaced=False),
+            _resource(LIST, "get", "list", namespaced=True),
+            _resource(VISIBLE_LIST, "list", namespaced=False, kind=VISIBLE_KIND),
             *(
                 _resource(f"{plural}/{SUBRESOURCE}", "get", namespaced=plural not in CLUSTER_SCOPED)
                 for plural in sorted(RESOURCES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from haru.cluster_view import ClusterView
 from haru.engine import Snapshot
@@ -12,7 +12,7 @@ from haru.errors import NotFoundError
 from haru.explain import Choice, DeviceStory, NodeStory, PendingList, SubjectKind
 from haru.explain.object_names import PlaceKind, parse_place, parse_subject
 from haru.explain.pending_choice import check_exists, choice_of, where_text, with_labels
-from haru.explain.pending_rows import namespaces_that_wait, pending_row_steps, pods_in_trouble
+from haru.explain.pending_rows import PendingRow, namespaces_that_wait, pending_row_steps, pods_in_trouble
 from haru.explain.subjects import explain_place, subject_in
 from haru.explain_server.discovery import (
     CLUSTER_SCOPED,
@@ -51,6 +51,11 @@ class Question:
         """Whether it is about a node or a device."""
         return self.resource in PLACES
 
+    @property
+    def is_row(self) -> bool:
+        """Whether it is about one row of what waits in a namespace."""
+        return self.resource == LIST and bool(self.name)
+
     def found_in(self, snapshot: Snapshot) -> tuple[SubjectKind, Obj] | None:
         """The object that is explained and how; None where there is none."""
         kind, name = parse_subject(f"{self.resource}/{self.name}")
@@ -68,6 +73,8 @@ def parse_path(path: str) -> tuple[str, str, str] | None:
     match parts:
         case [resource] if resource == (LIST if namespace else VISIBLE_LIST):
             return resource, namespace, ""
+        case [resource, name] if resource == LIST and namespace and name:
+            return resource, namespace, name
         case [resource, name, part] if part == SUBRESOURCE and resource in RESOURCES and name:
             return (resource, namespace, name) if (resource in CLUSTER_SCOPED) != bool(namespace) else None
     return None
@@ -108,6 +115,19 @@ def list_of(
     where = _where(question, namespaces)
     where = f"{where} with {question.selector}" if question.selector else where
     return PendingList(rows, where, now, pods_in_trouble(view.snapshot, choice))
+
+
+def row_name(row: PendingRow) -> str:
+    """The name of a row as an object; names have no slash."""
+    return row.what.replace("/", ".")
+
+
+def row_of(question: Question, listed: PendingList) -> PendingList:
+    """The row that is asked for, alone; of several of one workload the first. Raises NotFoundError."""
+    found = next((row for row in listed.rows if row_name(row) == question.name), None)
+    if found is None:
+        raise NotFoundError(question.name)
+    return replace(listed, rows=(found,), in_trouble=())
 
 
 def _within(choice: Choice, namespaces: Collection[str]) -> Choice:
