@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 from fake_api import FakeApi
+from hypothesis import given
+from hypothesis import strategies as st
 
 from haru.client.api import ApiClient
 from haru.client.events import Correlator, EventRecorder
@@ -235,17 +237,62 @@ async def test_many_similar_events_are_combined(api, recorder):
         recorder.event(POD, "Warning", "Failed", f"attempt {number}")
     await recorder.flush()
     combined = [e for e in events(api) if e["message"].startswith("(combined from similar events)")]
-    assert len(events(api)) == 11
-    assert [(e["message"], e["count"]) for e in combined] == [("(combined from similar events): attempt 14", 5)]
+    assert len(events(api)) == 10
+    assert [(e["message"], e["count"]) for e in combined] == [("(combined from similar events): attempt 14", 6)]
+
+
+def messages(correlator, said):
+    """What is written of (seconds, message)."""
+    return [correlator.admit(("a",), "Normal", "r", message, now)[0] for now, message in said]
+
+
+def test_known_message_is_not_combined_and_quiet_time_begins_anew():
+    correlator = Correlator()
+    assert messages(correlator, [(0, str(n)) for n in range(9)]) == [str(n) for n in range(9)]
+    assert messages(correlator, [(1, "9"), (1, "3")]) == ["(combined from similar events): 9", "3"]
+    assert messages(correlator, [(601, "9")]) == ["(combined from similar events): 9"]  # 600 s after the last one
+    assert messages(correlator, [(1202, "9")]) == ["9"]
 
 
 def test_events_of_one_object_are_rate_limited():
     correlator = Correlator()
-    admitted = sum(correlator.admit("u", "Normal", f"r{n}", "m", 0.0) is not None for n in range(100))
+    admitted = sum(correlator.admit(("u",), "Normal", f"r{n}", "m", 0.0)[1] for n in range(100))
     assert admitted == 25
-    assert correlator.admit("u", "Normal", "r", "m", 299) is None
-    assert correlator.admit("u", "Normal", "r", "m", 301) == "m"
-    assert correlator.admit("other", "Normal", "r", "m", 301) == "m"
+    assert not correlator.admit(("u",), "Normal", "r", "m", 299)[1]
+    assert correlator.admit(("u",), "Normal", "r", "m", 301) == ("m", True)
+    assert correlator.admit(("other",), "Normal", "r", "m", 301) == ("m", True)
+
+
+def test_rate_of_one_component_and_type_does_not_hold_another_back():
+    correlator = Correlator()
+    for _ in range(30):
+        correlator.admit(("kubelet", "u"), "Normal", "r", "m", 0)
+    assert not correlator.admit(("kubelet", "u"), "Normal", "r", "m", 0)[1]
+    assert correlator.admit(("kubelet", "u"), "Warning", "r", "m", 0)[1]
+    assert correlator.admit(("scheduler", "u"), "Normal", "r", "m", 0)[1]
+
+
+@given(st.lists(st.tuples(st.floats(0, 400), st.integers(0, 3), st.integers(0, 20)), max_size=150))
+def test_any_object_has_bounded_events_by_time(told):
+    correlator, now, written = Correlator(), 0.0, 0
+    for pause, reason, message in told:
+        now += pause
+        written += correlator.admit(("u",), "Normal", str(reason), str(message), now)[1]
+        assert written <= 25 + now / 300 + 1e-6
+
+
+async def test_count_includes_events_that_were_held_back(api):
+    seconds = [0.0]
+    recorder = EventRecorder(ApiClient.in_process(api), "tests", monotonic=lambda: seconds[0])
+    for _ in range(30):
+        recorder.event(POD, "Warning", "BackOff", "again")
+        await recorder.flush()
+    assert [e["count"] for e in events(api)] == [25]
+    seconds[0] = 301.0
+    recorder.event(POD, "Warning", "BackOff", "again")
+    await recorder.flush()
+    assert [e["count"] for e in events(api)] == [31]
+    await recorder.close()
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 Recording never blocks and never raises: events go through a bounded queue to a task that writes them. The same event
 again raises `count` of the one that stands, or that waits to be written; many similar ones of an object are folded into
-one; an object that keeps causing events is held to a trickle.
-Source: client-go `tools/record` (10 similar in 10 minutes; bursts of 25, then one every 5 minutes; 12 tries).
+one; an object that keeps causing events is held to a trickle, whose counts include those that were held back.
+Source: client-go `tools/record` (the 10th similar within 10 minutes of the last; for each component, object and type
+bursts of 25, then one every 5 minutes; 12 tries).
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ EventType = Literal["Normal", "Warning"]
 # client-go has 1,000, but writes as many at once as there are; here one is written after the other.
 _QUEUE = 20_000
 _REMEMBERED = 4096
-_SIMILAR = 10
+_APART = 9
+"""So many similar events stand for themselves; others are folded."""
 _SIMILAR_SECONDS = 600.0
 _BURST = 25.0
 _REFILL_PER_SECOND = 1 / 300
@@ -45,17 +47,17 @@ _PAUSE_SECONDS = 10.0
 
 @dataclass(slots=True)
 class _Similar:
-    began: float
-    messages: tuple[str, ...]
+    last: float
+    messages: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class _Told:
-    """What was told of an object: how many more events it may have, and the messages by type and reason."""
+    """What a component told of an object in events of one type: how many more it may have, and messages by reason."""
 
     tokens: float
     at: float
-    similar: dict[tuple[str, str], _Similar] = field(default_factory=dict)
+    similar: dict[str, _Similar] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -71,7 +73,7 @@ class _Waiting:
     event: Obj
     first: datetime
     last: datetime
-    count: int = 1
+    count: int = 0
     name: str = ""
     """Once it was tried to write it."""
 
@@ -83,26 +85,25 @@ class Correlator:
     """Decides whether an event is written, and under which message (no clock of its own)."""
 
     def __init__(self) -> None:
-        self._objects: LRUCache[str, _Told] = LRUCache(_REMEMBERED)
+        self._objects: LRUCache[Key, _Told] = LRUCache(_REMEMBERED)
 
-    def admit(self, uid: str, type: str, reason: str, message: str, now: float) -> str | None:
-        """The message to write, or None for an object that causes too many events."""
-        told = self._objects.get(uid)
-        if told is None:
-            told = self._objects[uid] = _Told(_BURST, now)
-        similar = told.similar.get((type, reason))
-        if similar is None or now - similar.began > _SIMILAR_SECONDS:
-            similar = told.similar[type, reason] = _Similar(now, (message,))
-        elif len(similar.messages) <= _SIMILAR and message not in similar.messages:
-            similar.messages += (message,)
-        if len(similar.messages) > _SIMILAR:
-            message = f"(combined from similar events): {message}"
+    def admit(self, about: Key, type: str, reason: str, message: str, now: float) -> tuple[str, bool]:
+        """The message to write, and whether it may be written: not if there are too many events."""
+        told = self._objects.setdefault((*about, type), _Told(_BURST, now))
+        similar = told.similar.setdefault(reason, _Similar(now))
+        if now - similar.last > _SIMILAR_SECONDS:
+            similar.messages = ()
+        similar.last = now
+        if message not in similar.messages:
+            if len(similar.messages) < _APART:
+                similar.messages += (message,)
+            else:
+                message = f"(combined from similar events): {message}"
         told.tokens = min(_BURST, told.tokens + (now - told.at) * _REFILL_PER_SECOND)
         told.at = now
-        if told.tokens < 1:
-            return None
-        told.tokens -= 1
-        return message
+        may_be_written = told.tokens >= 1
+        told.tokens -= may_be_written
+        return message, may_be_written
 
 
 class EventRecorder:
@@ -130,6 +131,8 @@ class EventRecorder:
         self._queue: asyncio.Queue[Key] = asyncio.Queue(_QUEUE)
         self._waiting: dict[Key, _Waiting] = {}
         """What is in the queue."""
+        self._held_back: LRUCache[Key, _Waiting] = LRUCache(_REMEMBERED)
+        """What was one too many, for the next time."""
         self._written: LRUCache[Key, _Written] = LRUCache(_REMEMBERED)
         self._task: asyncio.Task[None] | None = None
         self._number = 0
@@ -150,17 +153,15 @@ class EventRecorder:
     ) -> None:
         """Tell that something happened to `obj`, in the name of another `component` if given; best effort."""
         try:
-            about = reference_of(obj)
-            admitted = self._admitted(about, type, reason, message)
-            if admitted is None:
-                return
-            source = component or self._component
-            self._enqueue(
+            about, source = reference_of(obj), component or self._component
+            subject = source, *_subject(about)
+            text, may_be_written = self._correlator.admit(subject, type, reason, message, self._monotonic())
+            self._take(
                 {
                     "involvedObject": about,
                     "type": type,
                     "reason": reason,
-                    "message": _shorten(admitted),
+                    "message": _shorten(text),
                     "source": {"component": source, **self._host},
                     "reportingComponent": source,
                     "reportingInstance": self._instance,
@@ -168,35 +169,38 @@ class EventRecorder:
                     "action": action or reason,
                     **({} if related is None else {"related": reference_of(related)}),
                     **({"metadata": {"annotations": dict(annotations)}} if annotations else {}),
-                }
+                },
+                may_be_written,
             )
         except Exception:
             self.dropped += 1
             _log.debug("event %s was dropped", reason, exc_info=True)
 
-    def _admitted(self, about: Obj, type: EventType, reason: str, message: str) -> str | None:
-        """The message to write, or None for one too many."""
-        owner = about.get("uid") or f"{about.get('namespace')}/{about.get('name')}"
-        admitted = self._correlator.admit(owner, type, reason, message, self._monotonic())
-        if admitted is not None and not self._queue.full():
-            return admitted
-        self.dropped += 1
-        if admitted is not None and not self._has_told:
-            self._has_told = True
-            _log.warning("%d events wait to be written: more are dropped", self._queue.maxsize)
-        return None
-
-    def _enqueue(self, event: Obj) -> None:
+    def _take(self, event: Obj, may_be_written: bool) -> None:
+        """Have an event written, or hold it back."""
+        key, now = _key(event), self._now()
+        waits = key in self._waiting
+        before = self._waiting if waits else self._held_back
+        waiting = before[key] if key in before else _Waiting(event, now, now)
+        waiting.event, waiting.last = event, now
+        waiting.count += 1
+        if waits:
+            return
+        if not may_be_written or self._queue.full():
+            self.dropped += 1
+            self._held_back[key] = waiting
+            self._warn_if_full()
+            return
+        self._held_back.pop(key, waiting)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._write_all(), name=f"events {self._component}")
-        key, now = _key(event), self._now()
-        waiting = self._waiting.get(key)
-        if waiting is None:
-            self._waiting[key] = _Waiting(event, now, now)
-            self._queue.put_nowait(key)
-        else:
-            waiting.event, waiting.last = event, now
-            waiting.count += 1
+        self._waiting[key] = waiting
+        self._queue.put_nowait(key)
+
+    def _warn_if_full(self) -> None:
+        if self._queue.full() and not self._has_told:
+            self._has_told = True
+            _log.warning("%d events wait to be written: more are dropped", self._queue.maxsize)
 
     async def flush(self, timeout: float = 5.0) -> None:
         """Wait until what was told so far is written, at most `timeout` seconds."""
@@ -276,12 +280,18 @@ class EventRecorder:
         return f"{waiting.event['involvedObject'].get('name', '')[:220]}.{stamp}"
 
 
+def _subject(about: Obj) -> Key:
+    members = "apiVersion", "kind", "namespace", "name", "uid"
+    return tuple(about.get(member) for member in members)
+
+
 def _key(event: Obj) -> Key:
     """What an event has in common with the same one later; folded events differ in their text only."""
     about, message = event["involvedObject"], event["message"]
-    subject = about.get("kind"), about.get("name"), about.get("uid"), about.get("fieldPath")
-    same = "" if message.startswith("(combined") else message
-    return (about.get("namespace") or "default", *subject, event["type"], event["reason"], same)
+    kind = event["source"]["component"], event["type"], event["reason"]
+    if message.startswith("(combined"):
+        return (*_subject(about), *kind)
+    return (*_subject(about), about.get("fieldPath"), *kind, message)
 
 
 def reference_of(obj: Mapping[str, Any]) -> Obj:
