@@ -171,8 +171,14 @@ async def test_namespace_is_deleted_after_finalize(api: Caller) -> None:
     assert (await api("GET", "/api/v1/namespaces/team")).status == 404
 
 
-@pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical"])
-async def test_priority_class_of_the_system_is_not_deleted(api: Caller, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "described"),
+    [
+        ("system-node-critical", "must not be moved from their current node."),
+        ("system-cluster-critical", "must run in the cluster, but can be moved to another node if necessary."),
+    ],
+)
+async def test_priority_class_of_the_system_is_not_deleted(api: Caller, name: str, described: str) -> None:
     path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}"
     answer = await api("DELETE", path)
     assert (answer.status, answer.json["message"]) == (
@@ -180,7 +186,8 @@ async def test_priority_class_of_the_system_is_not_deleted(api: Caller, name: st
         f'priorityclasses.scheduling.k8s.io "{name}" is forbidden: '
         "this is a system priority class and cannot be deleted",
     )
-    assert (await api("GET", path)).status == 200
+    kept = await api("GET", path)
+    assert (kept.status, kept.json["description"]) == (200, f"Used for system critical pods that {described}")
 
 
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])

@@ -266,6 +266,20 @@ FAULTS: list[tuple[str, Any, str]] = [
         {"claims": [{"name": "gpu"}]},
         "spec.resources.claims: Forbidden: claims may not be set for Resources at pod-level",
     ),
+    *(
+        (
+            "spec.volumes.2.projected.sources",
+            [{"downwardAPI": {"items": [label]}}, {source: {**named, "items": [{"key": "k", "path": "p"}]}}],
+            f'spec.volumes[2].projected: Invalid value: "{named.get("name", "")}": conflicting duplicate paths',
+        )
+        for label in [{"path": "p", "fieldRef": {"fieldPath": "metadata.name"}}]
+        for source, named in (("secret", {"name": "s"}), ("configMap", {"name": "c"}), ("configMap", {}))
+    ),
+    (
+        "spec.volumes.2.projected.sources",
+        [{"downwardAPI": {"items": [{"path": "p", "fieldRef": {"fieldPath": "metadata.name"}}] * 2}}],
+        'spec.volumes[2].projected: Invalid value: "p": conflicting duplicate paths',
+    ),
 ]
 
 

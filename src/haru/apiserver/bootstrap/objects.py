@@ -33,8 +33,9 @@ _COMPLETED = {"ClusterRole": "rules", "ClusterRoleBinding": "subjects"}
 def _objects(gates: FeatureGates) -> Sequence[Obj]:
     """Return what is only read: servers of one process share it."""
     found: list[Obj] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in NAMESPACES]
+    movable = "must run in the cluster, but can be moved to another node if necessary"
     for name, value, description in (
-        ("system-cluster-critical", 2_000_000_000, "must run in the cluster, but can be moved to another node"),
+        ("system-cluster-critical", 2_000_000_000, movable),
         ("system-node-critical", 2_000_001_000, "must not be moved from their current node"),
     ):
         found.append(

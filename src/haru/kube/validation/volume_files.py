@@ -143,9 +143,10 @@ class _Paths:
         self._field = field
         self._taken: set[str] = set()
 
-    def add(self, path: str) -> list[FieldError]:
+    def add(self, path: str, told: str | None = None) -> list[FieldError]:
+        """Tell of a path that is taken: the path itself, or `told`."""
         if path in self._taken:
-            return [invalid(self._field, path, "conflicting duplicate paths")]
+            return [invalid(self._field, path if told is None else told, "conflicting duplicate paths")]
         self._taken.add(path)
         return []
 
@@ -171,9 +172,10 @@ def projected_files(field: str, source: Obj) -> list[FieldError]:
 
 
 def _named(field: str, source: Obj, paths: _Paths) -> list[FieldError]:
-    found = ([] if source.get("name") else [required(f"{field}.name")]) + _keys(field, source)
+    name = source.get("name") or ""
+    found = ([] if name else [required(f"{field}.name")]) + _keys(field, source)
     for item in items(source, "items"):
-        found += paths.add(item["path"]) if item.get("path") else []
+        found += paths.add(item["path"], name) if item.get("path") else []
     return found
 
 
