@@ -307,6 +307,19 @@ async def test_list_has_the_namespaces_in_which_the_user_may_list(served: Served
     assert text.startswith("WHAT") and "in the namespaces that you may list" in text
     served.api.allowed.add(("eve", "tenant-b", "explanations"))
     assert "their-secret" in (await served.get(list_path(""), user="eve"))[1]
+    every = "/apis/explain.haru.dev/v1alpha1/explanations"
+    assert (await served.get(every, user="eve"))[0] == 403
+    served.api.allowed.add(("lister", "", "explanations"))
+    assert "their-secret" in (await served.get(every, user="lister"))[1]
+    columns = {}
+    for path, user in ((list_path(""), "eve"), (every, "lister")):
+        table = json.loads(
+            (await served.get(path, user=user, accept="application/json;as=Table;v=v1;g=meta.k8s.io"))[1]
+        )
+        columns[path] = [column["name"] for column in table["columnDefinitions"]]
+        assert all(len(row["cells"]) == len(columns[path]) for row in table["rows"])
+    assert columns[list_path("")] == ["NAMESPACE", *columns[every]] and columns[every][0] == "WHAT"
+    assert (await served.get(f"{list_path('default')}?watch=true", user="eve"))[0] == 405
     none = f"{list_path('default')}?labelSelector=app%3Dnone&output=text"
     assert (await served.get(none, user="eve"))[1] == "nothing waits in namespace default with app=none\n"
     assert (await served.get(f"{list_path('default')}?labelSelector=%3D%3D", user="eve"))[0] == 400

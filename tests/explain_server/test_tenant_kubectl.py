@@ -94,6 +94,11 @@ async def test_tenant_gets_full_answer_without_right_to_list_nodes(tmp_path: Pat
         # Of the namespace that is asked for, not of all.
         assert "No resources found in team-b" in (await kubectl("get", "explanations", "-n", "team-b"))[1]
         assert "pod/training" in (await kubectl("get", "visibleexplanations", "--as=jane"))[1]
+        code, out = await kubectl("get", "explanations", "-A")
+        assert code == 0 and out.split()[:2] == ["NAMESPACE", "WHAT"] and out.splitlines()[1].startswith("team-a ")
+        assert (await kubectl("get", "explanations", "-A", "--as=jane"))[0] == 1
+        code, out = await kubectl("get", "explanations", "-n", "team-a", "--watch-only")
+        assert code == 1 and "MethodNotAllowed" in out
         one = ("explanation", "pod.training", "-n", "team-a", "--as=jane")
         code, out = await kubectl("get", *one)
         assert code == 0 and out.splitlines()[1].split()[:2] == ["pod/training", "1"]

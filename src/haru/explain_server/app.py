@@ -13,7 +13,7 @@ from haru.errors import InputError
 from haru.explain import PendingList
 from haru.explain_server.access import ExplainAccess
 from haru.explain_server.answers import Answered, Answers, NotThere
-from haru.explain_server.discovery import GROUP, KIND, VERSION, document
+from haru.explain_server.discovery import GROUP, KIND, LIST, VERSION, document
 from haru.explain_server.kubectl_table import table_of, wants_table
 from haru.explain_server.metrics import Metrics
 from haru.explain_server.questions import Question, parse_path, row_name
@@ -133,7 +133,8 @@ def _rendered(told: Answered, question: Question, output: str, command: str, *, 
         # As in any list each has a name, by which kubectl prints it.
         metadata = [_metadata(row.namespace, row_name(row)) for row in told.rows]
         if tabular:
-            return Answer(200, orjson.dumps(table_of(told, metadata)), "application/json")
+            table = table_of(told, metadata, namespaced=question.resource == LIST)
+            return Answer(200, orjson.dumps(table), "application/json")
         body["items"] = [{"metadata": each, **item} for each, item in zip(metadata, body["items"], strict=True)]
         if question.is_row:
             return Answer(200, orjson.dumps(_as_object(body["items"][0])), "application/json")
@@ -152,6 +153,10 @@ def _question(request: Request) -> tuple[Question, str]:
     """The object and the form of the answer. Raises StatusError."""
     if (found := parse_path(request.path)) is None:
         raise _no_resource()
+    if request.flag("watch"):
+        raise StatusError(
+            405, "MethodNotAllowed", "watch is not supported: explanations are made when they are asked for"
+        )
     output = request.param("output") or "json"
     if output not in ("json", "text", "wide", "html"):
         supported = 'supported values: "html", "json", "text", "wide"'

@@ -12,6 +12,7 @@ from haru.kube.meta import Obj
 
 _TABLE = {"as=Table", "v=v1", "g=meta.k8s.io"}
 _PARTIAL = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+_NAMESPACE = "NAMESPACE"
 _WIDE = ("HELD BY", "BECAUSE", "STARTS")
 
 
@@ -27,9 +28,14 @@ def wants_table(accept: str) -> bool:
     return False
 
 
-def table_of(told: PendingList, metadata: Sequence[Obj]) -> Obj:
-    """The Table; `metadata` is that of each row. Columns that need room are for `-o wide`."""
+def table_of(told: PendingList, metadata: Sequence[Obj], *, namespaced: bool) -> Obj:
+    """The Table; `metadata` is that of each row. Columns that need room are for `-o wide`.
+
+    For a `namespaced` resource kubectl itself adds the namespace, where it asks for all.
+    """
     head, rows = told.table()
+    if namespaced and head[0] == _NAMESPACE:
+        head, rows = head[1:], [row[1:] for row in rows]
     all_names, all_rows = told.table(wide=True)
     places = [all_names.index(name) for name in _WIDE]
     cells = ([*row, *(more[place] for place in places)] for row, more in zip(rows, all_rows, strict=True))

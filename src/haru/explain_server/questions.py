@@ -71,7 +71,7 @@ def parse_path(path: str) -> tuple[str, str, str] | None:
     if parts[0] == "namespaces" and len(parts) > 2:
         namespace, parts = parts[1], parts[2:]
     match parts:
-        case [resource] if resource == (LIST if namespace else VISIBLE_LIST):
+        case [resource] if resource == LIST or (resource == VISIBLE_LIST and not namespace):
             return resource, namespace, ""
         case [resource, name] if resource == LIST and namespace and name:
             return resource, namespace, name
