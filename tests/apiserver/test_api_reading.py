@@ -122,6 +122,10 @@ async def test_lists_at_given_resource_version(api: Caller, monkeypatch: pytest.
     exact = await api.get(f"{MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact")
     assert names(exact) == ["m0"] and exact["metadata"]["resourceVersion"] == revision
     assert names(await api.get(f"{MAPS}?resourceVersion={revision}&limit=5")) == ["m0"]
+    one = "fieldSelector=metadata.name=m1"
+    assert names(await api.get(f"{MAPS}?resourceVersion={revision}&limit=5&{one}")) == ["m1"]
+    assert names(await api.get(f"/api/v1/configmaps?resourceVersion={revision}&limit=5&{one}")) == []
+    assert names(await api.get(f"{MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact&{one}")) == []
     assert names(await api.get(f"{MAPS}?resourceVersion={revision}&resourceVersionMatch=NotOlderThan")) == ["m0", "m1"]
     monkeypatch.setattr("haru.apiserver.registry.list.WAIT_FOR_REVISION", 0.05)
     answer = await api("GET", f"{MAPS}?resourceVersion=99999")

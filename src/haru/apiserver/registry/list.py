@@ -180,20 +180,24 @@ async def find(call: Call, selection: Selection) -> ListPage:
     else:
         if request.param("resourceVersion") == "0":
             limit = 0  # who takes any state takes the whole of it, as from the cache of 1.36
-        revision, after = await _snapshot(call, limit), ""
+        revision, after = await _snapshot(call, selection, limit), ""
     return await _collect(call, selection, revision, after, limit)
 
 
-async def _snapshot(call: Call, limit: int) -> int:
-    """The revision that must be read exactly, or 0 for the newest."""
+async def _snapshot(call: Call, selection: Selection, limit: int) -> int:
+    """The revision that must be read exactly, or 0 for the newest.
+
+    A limit makes a revision an exact one, but for what can be one object only.
+    """
     request = call.request
     revision = read_revision(request)
     if not revision:
         return 0
     match = request.param("resourceVersionMatch")
-    exact = match == "Exact" or (not match and limit > 0)
-    await wait_for_revision(call, revision, exact)
-    return revision if exact else 0
+    is_limited = not match and limit > 0
+    await wait_for_revision(call, revision, match == "Exact" or is_limited)
+    is_of_one = selection.named and (call.namespace or not call.resource.kind.namespaced)
+    return revision if match == "Exact" or (is_limited and not is_of_one) else 0
 
 
 def read_revision(request: Request) -> int:
