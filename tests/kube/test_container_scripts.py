@@ -37,6 +37,8 @@ def script(*command: str, **container: Any) -> Script | None:
         (["sh", "-c", "# exit 1\nsleep 1 # exit 2\nexit 3"], 1, 3),
         (["sh", "-c", "echo 'never closed"], 0, 2),
         (["sh", "-c", "exit $(X)5"], 0, 2),
+        (["sh", "-c", "trap 'exit 9' TERM INT; sleep 2; exit 3"], 2, 3),
+        (["sh", "-c", "cp /tmp/none /tmp/b; exit $?"], 0, 1),
     ],
 )
 def test_understood_command_ends_after_time_with_code(command: list[str], after: float, code: int) -> None:
@@ -62,6 +64,15 @@ def test_understood_command_ends_after_time_with_code(command: list[str], after:
         ["sh", "-c", "for i in 1 2; do for j in 1 2; do echo $i $j; done; done; exit 1"],
         ["sh", "-c", "for i in 1 2; do if true; then exit 1; fi; done"],
         ["sh", "-c", "for i in *; do echo $i; done; exit 1"],
+        ["sh", "-c", "trap 'echo bye' EXIT; exit 1"],
+        ["sh", "-c", "printf '%.2f' 1; exit 1"],
+        ["sh", "-c", "printf '%d' many; exit 1"],
+        ["sh", "-c", "echo -e '\\x41'; exit 1"],
+        ["sh", "-c", 'printf "$(date) %s" a; exit 1'],
+        ["sh", "-c", 'echo "$(seq 2)"; exit 1'],
+        ["seq", "1", "1000000"],
+        ["sh", "-c", "cp -r /tmp /data; exit 1"],
+        ["sh", "-c", "cp /bin/ls /tmp; exit 1"],
         ["sh", "run.sh"],
         ["sh"],
     ],
@@ -104,6 +115,18 @@ def test_container_without_command_has_no_script() -> None:
             [(0, "step 1"), (2, "step 2"), (4, "step 3"), (6, "end")],
         ),
         ("for i in $(seq 2 3); do echo $i; done", [(0, "2"), (0, "3")]),
+        ("for i in `seq 2`; do echo $i; done", [(0, "1"), (0, "2")]),
+        ("seq 3 -1 2; seq 5 9 1; echo $(seq 3)", [(0, "3"), (0, "2"), (0, "1 2 3")]),
+        (
+            'echo -e "a\\tb\\nc" \'d\\n\'; echo -en "\\n"; echo "e\\n" -n',
+            [(0, t) for t in ("a\tb", "c d", "", "", "e\\n -n")],
+        ),
+        (
+            "printf '%s is %03d%%\\n' a 7 b; sleep 1; printf x; printf 'y\\n' z",
+            [(0, "a is 007%"), (0, "b is 000%"), (1, "xy")],
+        ),
+        ("trap : TERM INT; echo a", [(0, "a")]),
+        ("echo a > /tmp/x; cp /tmp/x /tmp/y; cp /tmp/y /home; cat /tmp/y /home/y", [(0, "a"), (0, "a")]),
         ("N=5; export M=6; echo $N $M", [(0, "5 6")]),
         ("echo a > /tmp/x; echo b >> /tmp/x; echo c > /dev/null; sleep 1; cat /tmp/x", [(1, "a"), (1, "b")]),
         ("echo 1 2>&1", [(0, "1")]),
@@ -122,6 +145,8 @@ def test_endless_loop_prints_again_and_again() -> None:
     assert found.printed(5) == [(0, "begin"), (0, "polo"), (2, "polo"), (4, "polo")]
     assert found.printed(5, 2) == [(4, "polo")]
     assert (found.next_line(0), found.next_line(4.5)) == (2, 6)
+    found = script("sh", "-c", 'while [ 1 ]; do echo -en "\\n"; printenv X; sleep 3; done')
+    assert found is not None and found.printed(3) == [(0, ""), (0, "v"), (3, ""), (3, "v")]
 
 
 BEGAN = datetime(2026, 11, 8, 9, 59, 58, tzinfo=UTC)
@@ -139,6 +164,7 @@ def printed(text: str, until: float = 3.5) -> list[str]:
         ("date; echo Hello", ["Sun Nov  8 09:59:58 UTC 2026", "Hello"]),
         ("date -u +%FT%TZ; sleep 2; date '+%H:%M %Z'", ["2026-11-08T09:59:58Z", "10:00 UTC"]),
         ('sleep 3; echo "at $(date +%s)" `date +%Y`', ["at 1794132001 2026"]),
+        ("printf '%s: %s\\n' \"$(date +%T)\" begin", ["09:59:58: begin"]),
         ("START=$(date +%T); sleep 2; echo $START $(date +%T)", ["09:59:58 10:00:00"]),
         ("while true; do date +%T; sleep 2; done", ["09:59:58", "10:00:00"]),
         (

@@ -1,7 +1,7 @@
 """The commands of a simulated container, with its own variables, files and user. Pure.
 
 To those of `trivial_shell.py` come `env`, `id`, `hostname` and others that tell what the container was given, `test`,
-`touch`, `rm`, `mkdir`, and the programs of Kubernetes' test images (`test_images.py`).
+`touch`, `rm`, `mkdir`, `cp`, `seq`, and the programs of Kubernetes' test images (`test_images.py`).
 Source: busybox, as behaviour.
 """
 
@@ -19,6 +19,7 @@ from haru.kube.pod_environment.environment import environment, expand
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.quantity import parse_quantity
 from haru.kube.simulated_files import NO_SOURCES, ContainerFiles, PodSources, user_of
+from haru.kube.simulated_text import sequence
 from haru.kube.test_images import AGNHOST, image_argv, run_agnhost
 from haru.kube.trivial_shell import Ran, TrivialShell
 
@@ -162,9 +163,11 @@ class ContainerShell(TrivialShell):
         if shown is not None:
             for line in shown:
                 self.say(line)
-            return 0 if shown else 1
+            return 0 if shown or name == "seq" else 1
         if name in ("touch", "rm", "mkdir"):
             return self._change(name, [word for word in rest if not word.startswith("-")])
+        if name == "cp" and len(rest) == 2 and (code := self._copy(*rest)) is not None:
+            return code
         if name in ("test", "[", "[["):
             code = self._test([word for word in rest if word not in ("]", "]]")])
             if code is not None:
@@ -180,6 +183,8 @@ class ContainerShell(TrivialShell):
         """What a program prints that tells what the container was given; None for another program."""
         if name == "printenv" and rest:
             return [self.variables[one] for one in rest if one in self.variables]
+        if name == "seq":
+            return sequence(rest)
         if name == "id" and len(rest) == 1 and rest[0] in ("-u", "-g"):
             return [str(user_of(self.pod, self.container)[rest[0] == "-g"])]
         if name == "sysctl" and rest:
@@ -212,6 +217,25 @@ class ContainerShell(TrivialShell):
                 self.say(f"{name}: {path}: {error.strerror}", is_error=True)
                 code = 1
         return code
+
+    def _copy(self, source: str, target: str) -> int | None:
+        """The code of `cp`; None for files that nothing is known of."""
+        if source not in self.files:
+            if self.files.stat(source) is not None or not self.files.is_missing(source):
+                return None
+            self.say(f"cp: can't stat '{source}': No such file or directory", is_error=True)
+            return 1
+        found = self.files.stat(target)
+        if found is not None and found.is_directory:
+            target = f"{target.rstrip('/')}/{source.rpartition('/')[2]}"
+        elif not target.startswith("/") or target.endswith("/"):
+            return None
+        try:
+            self.change(target, self.files[source])
+        except OSError as error:
+            self.say(f"cp: can't create '{target}': {error.strerror}", is_error=True)
+            return 1
+        return 0
 
     def _test(self, words: Sequence[str]) -> int | None:
         """The code of `test`; None for one that nothing is known of."""

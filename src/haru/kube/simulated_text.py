@@ -1,7 +1,7 @@
-"""Text that a simulated container prints and that depends on when: dates, and what changes with each turn of a loop.
+"""Text that a simulated container prints: by `echo` and `printf`, and what depends on when: dates and turns of a loop.
 
 A script is made before it is known when its container starts, so its lines hold marks in place of such text. Pure.
-Source: `date` of busybox, as behaviour.
+Source: `date`, `echo`, `printf` and `seq` of busybox, as behaviour.
 """
 
 from __future__ import annotations
@@ -17,6 +17,70 @@ _DIRECTIVES: Final = frozenset("aAbBdDeFHIjmMpRsSTuwyYzZ%")
 _MARK: Final = re.compile("\0([^\0]*)\0")
 _CHANGING: Final = re.compile("(\0[^\0]*\0|[0-9]+)")
 _STILL_SECONDS: Final = 1e-6
+_ESCAPE: Final = re.compile(r"\\([\\abefnrtv0xc1-7])")
+_ESCAPED: Final = {
+    "\\": "\\", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
+}  # fmt: skip
+_DIRECTIVE: Final = re.compile(r"%(%|-?0?\d{0,3}[sdi])")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,17})")
+_MOST_NUMBERS: Final = 1000
+
+
+def echoed(words: Sequence[str]) -> str | None:
+    """What `echo` prints; None for a character by its number, and for an end within the text."""
+    options = ""
+    while words and re.fullmatch("-[neE]+", words[0]):
+        options, words = options + words[0], words[1:]
+    text = " ".join(words)
+    shown = _unescaped(text) if "e" in options else text
+    return None if shown is None else shown if "n" in options else f"{shown}\n"
+
+
+def formatted(words: Sequence[str]) -> str | None:
+    """What `printf` prints; None for a format that is not understood."""
+    if not words or words[0].startswith("-") or has_mark(words[0]):
+        return None
+    form, rest = _unescaped(words[0]), list(words[1:])
+    if form is None or "%" in _DIRECTIVE.sub("", form):
+        return None
+    takes = any(found[1] != "%" for found in _DIRECTIVE.finditer(form))
+    shown = ""
+    while True:
+        try:
+            shown += _DIRECTIVE.sub(lambda found: _one(found[1], rest), form)
+        except ValueError:
+            return None
+        if not rest or not takes:
+            return shown
+
+
+def sequence(words: Sequence[str]) -> list[str] | None:
+    """The numbers that `seq` prints; None for one that is not understood."""
+    if not 1 <= len(words) <= 3 or not all(_NUMBER.fullmatch(word) for word in words):
+        return None
+    numbers = [int(word) for word in words]
+    first, last = numbers[0] if len(numbers) > 1 else 1, numbers[-1]
+    step = numbers[1] if len(numbers) == 3 else 1
+    if step == 0 or abs(last - first) > _MOST_NUMBERS:
+        return None
+    return [str(number) for number in range(first, last + (1 if step > 0 else -1), step)]
+
+
+def _unescaped(text: str) -> str | None:
+    if any(found[1] in "0xc1234567" for found in _ESCAPE.finditer(text)):
+        return None
+    return _ESCAPE.sub(lambda found: _ESCAPED[found[1]], text)
+
+
+def _one(directive: str, rest: list[str]) -> str:
+    """The next argument as a directive of `printf` shows it. Raises ValueError."""
+    if directive == "%":
+        return "%"
+    is_text = directive.endswith("s")
+    word = rest.pop(0) if rest else "" if is_text else "0"
+    if (has_mark(word) and directive != "s") or not (is_text or _NUMBER.fullmatch(word)):
+        raise ValueError(word)
+    return f"%{directive}" % (word if is_text else int(word))
 
 
 def date_format(words: Sequence[str], variables: Mapping[str, str]) -> str | None:

@@ -1,10 +1,10 @@
 """Run trivial commands without a process: what they print, how long they take and how they end. Pure.
 
-Understood are `true`, `false`, `sleep N`, `echo WORDS`, `date`, `cat FILE` of what was written, `stress --vm-bytes N`
-(killed above the memory limit), and `sh -c` of these, of `exit N` and of `NAME=VALUE`, joined by `;`, `&&`, `||` and
-line breaks; `if …; then …; else …; fi`, `while true; do …; done` and `for NAME in WORDS; do …; done` of these;
-`$((A + B))`; `>` and `>>` into a file. Time passes only in `sleep`. At the first command that is not understood the
-program counts as one that runs on.
+Understood are `true`, `false`, `sleep N`, `echo WORDS`, `printf`, `date`, `cat FILE` of what was written, `stress
+--vm-bytes N` (killed above the memory limit), and `sh -c` of these, of `exit N`, `trap` and of `NAME=VALUE`, joined by
+`;`, `&&`, `||` and line breaks; `if …; then …; else …; fi`, `while true; do …; done` and `for NAME in WORDS; do …;
+done` of these; `$((A + B))`; `>` and `>>` into a file. Time passes only in `sleep`. At the first command that is not
+understood the program counts as one that runs on.
 Source: commands of POSIX sh.
 """
 
@@ -21,10 +21,10 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from haru.kube.shell_words import MOST_COMMANDS, NESTED, PUNCTUATION, expanded, parsed, redirected, unrolled
-from haru.kube.simulated_text import date_format, date_mark, has_mark, progression
+from haru.kube.simulated_text import date_format, date_mark, echoed, formatted, has_mark, progression
 
 OOM_KILLED: Final = "OOMKilled"
-BUILTINS: Final = ("exit", "set", "cd", "export")
+BUILTINS: Final = ("exit", "set", "cd", "export", "trap")
 """Commands of shells only: nothing of that name is in `$PATH`."""
 SHELLS: Final = ("sh", "bash", "ash", "dash")
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -32,7 +32,8 @@ _SLEEP: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _TO_STDERR: Final = (["1", ">&", "2"], [">&", "2"])
 _LOOP: Final = re.compile(
-    r"(?:^|(?<=[;\n]))\s*while\s+(true|:|sleep\s+\S+)\s*[;\n]\s*do\s(.*?)[;\n]\s*done\s*;?\s*$", re.DOTALL
+    r"(?:^|(?<=[;\n]))\s*while\s+(true|:|\[ (?:1|true) \]|sleep\s+\S+)\s*[;\n]\s*do\s(.*?)[;\n]\s*done\s*;?\s*$",
+    re.DOTALL,
 )
 _IF: Final = re.compile(
     r"(?:^|(?<=[;\n]))\s*if\s(.*?)[;\n]\s*then\s(.*?)(?:[;\n]\s*else\s(.*?))?[;\n]\s*fi\b[ \t]*", re.DOTALL
@@ -46,6 +47,8 @@ _DATE_TO_COME: Final = re.compile("\1([^\1]*)\1")
 _OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
 }  # fmt: skip
+_SIGNALS: Final = frozenset({"TERM", "INT", "HUP", "QUIT", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"})
+"""Which no container gets before it is stopped."""
 _TURNS: Final = 3
 """Of an endless loop whose turns differ: as many show whether they go on evenly."""
 _FILLING_SECONDS: Final = 1.0
@@ -166,9 +169,11 @@ class TrivialShell:
             return 1
         if name == "sleep":
             return self._sleep(rest)
-        if name == "echo":
-            option = rest[0] if rest and rest[0] in ("-n", "-e", "-ne") else ""
-            self.say(" ".join(rest[1:] if option else rest), is_whole="n" not in option)
+        text = echoed(rest) if name == "echo" else formatted(rest) if name == "printf" else None
+        if text is not None:
+            self.print_text(text)
+            return 0
+        if name == "trap" and len(rest) > 1 and _SIGNALS.issuperset(rest[1:]):
             return 0
         form = date_format(rest, self.variables) if name == "date" and self.has_clock else None
         if form is not None:
@@ -257,7 +262,9 @@ class TrivialShell:
         """The output of a command in place of it; its text, where that is not known before or is quoted."""
         words = found[1].split()
         shown = self.told(words[0].rpartition("/")[2], words[1:]) if words else None
-        return found[0] if shown is None or _is_quoted(found) else " ".join(shown)
+        if shown is None or _is_quoted(found) or (len(shown) > 1 and _is_quoted(found, '"')):
+            return found[0]
+        return " ".join(shown)
 
     def _date_to_come(self, found: re.Match[str]) -> str:
         """What stands for a date until its command is run; its text, where it is not understood or is quoted."""
@@ -328,7 +335,7 @@ class TrivialShell:
         assigned = [
             _ASSIGNMENT.fullmatch(word) for word in (words[1:] if words[0] == "export" and words[1:] else words)
         ]
-        if words[0] != "echo" and not all(assigned) and any(map(has_mark, words)):
+        if words[0] not in ("echo", "printf") and not all(assigned) and any(map(has_mark, words)):
             words = ["sh"]
         name, rest = words[0].rpartition("/")[2], words[1:]
         if name == "exit":
@@ -376,8 +383,8 @@ def _evenly(turns: Sequence[Sequence[Printed]], periods: Sequence[float]) -> lis
     return found
 
 
-def _is_quoted(found: re.Match[str]) -> bool:
-    return found.string[: found.start()].count("'") % 2 == 1
+def _is_quoted(found: re.Match[str], mark: str = "'") -> bool:
+    return found.string[: found.start()].count(mark) % 2 == 1
 
 
 def _bytes(text: str) -> float:
