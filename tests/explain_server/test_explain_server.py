@@ -347,6 +347,31 @@ async def test_row_of_what_waits_is_an_object_by_its_name(served: Served) -> Non
     assert (await served.get("/apis/explain.haru.dev/v1alpha1/explanations/pod.waits", user="una"))[0] == 404
 
 
+async def test_schema_has_the_fields_of_what_waits(served: Served) -> None:
+    index = json.loads((await served.get("/openapi/v3"))[1])["paths"]
+    told = json.loads((await served.get(index["apis/explain.haru.dev/v1alpha1"]["serverRelativeURL"]))[1])
+    schemas = told["components"]["schemas"]
+    served.api.allowed |= {("reader", "default", "explanations"), ("reader", "", "explanations")}
+    served.api.allowed.add(("reader", "", "visibleexplanations"))
+    for path, operation in told["paths"].items():
+        status, body, _ = await served.get(path.format(namespace="default", name="pod.waits"), user="reader")
+        found, listed = json.loads(body), operation["get"]["x-kubernetes-action"] == "list"
+        assert status == 200 and found["kind"] == ["Explanation", "ExplanationList"][listed]
+        for row in found["items"] if listed else [found]:
+            assert_fields(row, schemas["Explanation"])
+        assert_fields(found, schemas[found["kind"]])
+
+
+def assert_fields(obj: Obj, schema: Obj) -> None:
+    """Each field is described, down to objects of which not all is."""
+    assert set(obj) <= schema["properties"].keys() and set(schema.get("required", ())) <= set(obj)
+    types = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict}
+    for name, value in obj.items():
+        assert isinstance(value, types[schema["properties"][name]["type"]]), name
+        if isinstance(value, dict) and "properties" in schema["properties"][name]:
+            assert_fields(value, schema["properties"][name])
+
+
 async def test_name_that_another_namespace_has_is_not_found_without_a_hint(served: Served) -> None:
     client, kind = ApiClient.in_process(served.api), known_kind("scheduling.k8s.io/v1alpha2", "Workload")
     template = {"name": "t", "schedulingPolicy": {"gang": {"minCount": 1}}}

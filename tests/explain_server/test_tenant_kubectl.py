@@ -107,6 +107,8 @@ async def test_tenant_gets_full_answer_without_right_to_list_nodes(tmp_path: Pat
         assert (await kubectl("get", *one, "-o", "name"))[1].strip() == "explanation.explain.haru.dev/pod.training"
         code, out = await kubectl("describe", *one)
         assert code == 0 and "FitsLater" in out
+        code, out = await kubectl("explain", "explanations.explanation.verdict", "--as=jane")
+        assert code == 0 and "KIND:       Explanation" in out and "FitsLater" in out
         code, out = await kubectl("get", "explanation", "pod.none", "-n", "team-a", "--as=jane")
         assert code == 1 and "(NotFound)" in out and '"pod.none" not found' in out
         code, out = await kubectl("get", "--raw", PATH, "--as=bob")

@@ -16,6 +16,7 @@ from haru.explain_server.answers import Answered, Answers, NotThere
 from haru.explain_server.discovery import GROUP, KIND, LIST, VERSION, document
 from haru.explain_server.kubectl_table import table_of, wants_table
 from haru.explain_server.metrics import Metrics
+from haru.explain_server.openapi import openapi_document
 from haru.explain_server.questions import Question, parse_path, row_name
 from haru.explain_server.queue import Busy
 from haru.kube.errors import StatusError
@@ -83,7 +84,7 @@ class ExplainApp:
         if (route := self._open.get(request.path)) is not None:
             return route(request)
         user = self._user_of(request)
-        if (found := document(request.path)) is not None:
+        if (found := document(request.path) or openapi_document(request.path)) is not None:
             return Answer(200, orjson.dumps(found), "application/json")
         if cleaned(request.path) != request.path:
             raise _no_resource()

@@ -39,7 +39,7 @@ def list_path(namespace: str) -> str:
 
 
 def document(path: str) -> Obj | None:
-    """The discovery document or the OpenAPI index at a path; None where there is none."""
+    """The discovery document at a path; None where there is none."""
     return _DOCUMENTS.get(path.rstrip("/"))
 
 
@@ -67,6 +67,4 @@ _DOCUMENTS: Mapping[str, Obj] = {
             ),
         ],
     },
-    "/openapi/v2": {"swagger": "2.0", "info": {"title": GROUP, "version": VERSION}, "paths": {}},
-    "/openapi/v3": {"paths": {}},
 }
