@@ -18,6 +18,7 @@ from haru.kube.wire import decode_protobuf
 from haru.kube.wire_out import encode_protobuf
 from protobuf_wire import fields
 
+MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 PARTIAL = f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 PARTIAL_LIST = f"{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -105,6 +106,9 @@ async def test_custom_resources_have_no_protobuf_form(api: Caller) -> None:
     await define(api)
     assert (await api("POST", TRAININGS, training("a"), accept=PROTOBUF)).status == 406
     assert (await api("GET", f"{TRAININGS}/a")).status == 404, "nothing was made"
+    for kind, expected in ((STRATEGIC, 415), (MERGE, 406)):  # what is sent is looked at before what is wanted
+        assert (await api("PATCH", f"{TRAININGS}/a", {}, type=kind, accept=PROTOBUF)).status == expected, kind
+    assert (await api("PATCH", f"{MAPS}/a", {}, type="text/html", accept="text/html")).status == 415
     await api.create(TRAININGS, training("a"))
     for path in (f"{TRAININGS}/a", TRAININGS, f"{TRAININGS}?watch=1"):
         refused = await api("GET", path, accept=PROTOBUF)

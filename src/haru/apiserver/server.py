@@ -41,6 +41,7 @@ from haru.apiserver.proxy.admission import Connection, admitted_connection
 from haru.apiserver.proxy.kubelets.connections import connect_request_of, required_rights
 from haru.apiserver.proxy.targets import proxy_request_of, required_right
 from haru.apiserver.registry.handlers import Handler, method_not_allowed, verb_of
+from haru.apiserver.registry.patch import kind_of_patch
 from haru.apiserver.registry.resources import is_discovery_path, no_such_path
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import JSON, ClientGone, Receive, Request, Response, Scope, Send, error_response
@@ -221,6 +222,8 @@ class ApiServer:
         if call.name in (".", "..") or "/" in call.name or "%" in call.name:
             why = "; ".join(is_path_segment_name(call.name))
             raise bad_request_error(f'Name parameter invalid: "{call.name}": {why}')
+        if call.verb == "patch":
+            kind_of_patch(call)
         if call.subresource != "log":
             check_form(request.header(b"accept"), kind)
         if deprecated := deprecation_warning(kind):

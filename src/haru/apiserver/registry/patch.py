@@ -70,8 +70,8 @@ async def patch(call: Call, prepare: Prepare | None = None) -> Outcome:
     return await change(call, make, prepare=prepare)
 
 
-def check_patch(call: Call) -> str:
-    """Read the options of a patch, and return its kind; 415 for none, 422 for options that do not go with it."""
+def kind_of_patch(call: Call) -> str:
+    """The media type of a patch; 415 for one that is not taken, before all that the other headers say."""
     content_type = bodies.media_type(call.request)
     accepted = [t for t in TYPES if t != STRATEGIC_PATCH or call.resource.kind.custom is None]
     if content_type not in accepted:
@@ -79,6 +79,12 @@ def check_patch(call: Call) -> str:
         raise unsupported_media_type_error(
             "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
         )
+    return content_type
+
+
+def check_patch(call: Call) -> str:
+    """Read the options of a patch, and return its kind; 415 for none, 422 for options that do not go with it."""
+    content_type = kind_of_patch(call)
     errors = []
     if content_type == APPLY_PATCH:
         if not call.request.param("fieldManager"):
