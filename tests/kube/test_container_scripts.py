@@ -39,6 +39,15 @@ def script(*command: str, **container: Any) -> Script | None:
         (["sh", "-c", "exit $(X)5"], 0, 2),
         (["sh", "-c", "trap 'exit 9' TERM INT; sleep 2; exit 3"], 2, 3),
         (["sh", "-c", "cp /tmp/none /tmp/b; exit $?"], 0, 1),
+        (["sh", "-ec", "if false; then sleep 9; fi; sleep 2; exit 3"], 2, 3),
+        (["sh", "-ec", "i=0; while [ $i -lt 4 ]; do sleep 1; i=$((i+1)); done; exit $i"], 4, 4),
+        (["sh", "-c", "i=0; until [ $i = 2 ]; do i=$(expr $i + 1); sleep 1; done"], 2, 0),
+        (
+            ["sh", "-c", "i=0\nwhile [ $i -le 9 ]\ndo\nif [ $i = 3 ]; then exit 7; fi\ni=$((i+1))\nsleep 1\ndone\n"],
+            3,
+            7,
+        ),
+        (["sh", "-ec", "while [ 1 -lt 2 ]; do sleep 1; false; done"], 1, 1),
     ],
 )
 def test_understood_command_ends_after_time_with_code(command: list[str], after: float, code: int) -> None:
@@ -65,6 +74,11 @@ def test_understood_command_ends_after_time_with_code(command: list[str], after:
         ["sh", "-c", "for i in 1 2; do if true; then exit 1; fi; done"],
         ["sh", "-c", "for i in *; do echo $i; done; exit 1"],
         ["sh", "-c", "trap 'echo bye' EXIT; exit 1"],
+        ["sh", "-c", "while [ 1 -lt 2 ]; do sleep 1; done; exit 1"],
+        ["sh", "-c", "i=0; while [ $i -lt 2 ]; do i=$((i+1)); sleep $((i*2)); done; exit 1"],
+        ["sh", "-c", "i=0; while [ $i -lt 2 ]; do i=$((i+1)); while [ 1 = 2 ]; do true; done; done; exit 1"],
+        ["sh", "-c", "until nslookup db; do echo waiting; sleep 2; done; exit 1"],
+        ["sh", "-c", "until [ -f /data/ready ]; do sleep 1; done; exit 1"],
         ["sh", "-c", "printf '%.2f' 1; exit 1"],
         ["sh", "-c", "printf '%d' many; exit 1"],
         ["sh", "-c", "echo -e '\\x41'; exit 1"],
@@ -115,6 +129,10 @@ def test_container_without_command_has_no_script() -> None:
             [(0, "step 1"), (2, "step 2"), (4, "step 3"), (6, "end")],
         ),
         ("for i in $(seq 2 3); do echo $i; done", [(0, "2"), (0, "3")]),
+        (
+            'i=1; echo go; while [ "$i" -le 2 ]; do echo $i; i=$((i+1)); sleep 5; done; echo end',
+            [(0, "go"), (0, "1"), (5, "2"), (10, "end")],
+        ),
         ("for i in `seq 2`; do echo $i; done", [(0, "1"), (0, "2")]),
         ("seq 3 -1 2; seq 5 9 1; echo $(seq 3)", [(0, "3"), (0, "2"), (0, "1 2 3")]),
         (

@@ -35,6 +35,13 @@ _LOOP: Final = re.compile(
     r"(?:^|(?<=[;\n]))\s*while\s+(true|:|\[ (?:1|true) \]|sleep\s+\S+)\s*[;\n]\s*do\s(.*?)[;\n]\s*done\s*;?\s*$",
     re.DOTALL,
 )
+_COUNTING: Final = re.compile(
+    r"(?:^|(?<=[;\n]))\s*(while|until)\s+(\[\[? [^][;\n]+ (?:-[a-z]{2}|!?==?) [^][;\n]+ \]\]?)\s*"
+    r"[;\n]\s*do\s(.*?)[;\n]\s*done\b[ \t]*",
+    re.DOTALL,
+)
+"""A loop that compares values, which nobody but itself changes."""
+_LOOPS: Final = re.compile(r"\b(?:for|while|until|case)\s")
 _IF: Final = re.compile(
     r"(?:^|(?<=[;\n]))\s*if\s(.*?)[;\n]\s*then\s(.*?)(?:[;\n]\s*else\s(.*?))?[;\n]\s*fi\b[ \t]*", re.DOTALL
 )
@@ -234,6 +241,11 @@ class TrivialShell:
 
     def _commands(self, text: str) -> bool:
         """Run commands in turn; whether the shell has ended with one."""
+        loop = _COUNTING.search(text)
+        if loop is not None and not _LOOPS.search(loop[3]):
+            before, after = text[: loop.start()].strip(" ;\n"), text[loop.end() :].strip(" ;\n")
+            ended = (bool(before) and self._commands(before)) or self._count(loop[1] == "while", loop[2], loop[3])
+            return ended or (bool(after) and self._commands(after))
         text = _DATE.sub(self._date_to_come, text)
         text = _SUBSTITUTION.sub(self._substituted, _ARITHMETIC.sub(self._computed, text))
         chosen = _IF.search(text)
@@ -243,15 +255,38 @@ class TrivialShell:
         if NESTED.search(then) or NESTED.search(other):
             raise _Stopped
         before, after = text[: chosen.start()].strip(" ;\n"), text[chosen.end() :].strip(" ;\n")
-        if (before and self._plain_commands(before)) or self._plain_commands(condition):
+        if before and self._plain_commands(before):
             return True
-        if self._plain_commands(other if self._code else then):
+        holds = self._holds(condition)
+        if holds is None or self._plain_commands(then if holds else other):
             return True
         return bool(after) and self._commands(after)
+
+    def _holds(self, condition: str) -> bool | None:
+        """Whether commands succeed, whose failure ends no shell; None if it has ended with one."""
+        ends, self._ends_at_failure = self._ends_at_failure, False
+        has_ended = self._plain_commands(condition)
+        self._ends_at_failure = ends
+        return None if has_ended else not self._code
+
+    def _count(self, while_it_holds: bool, condition: str, text: str) -> bool:
+        """Go through a loop as long as its condition says; whether the shell has ended in it."""
+        code = 0
+        for _ in range(MOST_COMMANDS):
+            if self._holds(condition) != while_it_holds:
+                self._code = code
+                return False
+            if self._commands(text):
+                return True
+            code = self._code
+        raise _Stopped
 
     def _computed(self, found: re.Match[str]) -> str:
         """The value of a sum, a product, a quotient or a remainder of whole numbers; otherwise its text."""
         words = [word for word in found.groups() if word is not None]
+        before = found.string[: found.start()]
+        if any(re.search(rf"\b{re.escape(word.strip('${}'))}=.", before, re.DOTALL) for word in (words[0], words[2])):
+            return found[0]  # the variable changes before this is computed
         values = [expanded(word, self.variables, self._code) for word in (words[0], words[2])]
         first, second = (self.variables.get(value, value) for value in values)
         if not first.isdecimal() or not second.isdecimal() or (words[1] in "/%" and int(second) == 0):
