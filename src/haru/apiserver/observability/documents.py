@@ -53,7 +53,7 @@ class Documents:
             if profile is not None:
                 return await self._aggregated(request, path, profile)
             negotiate(request.header(b"accept"))
-            return self._cached(request, path, "application/json")
+            return Response(200, self._kept(path)[0], "application/json")
         if path.startswith("/api/"):
             rest = ["", *rest]
         if len(rest) == 1:
@@ -97,11 +97,8 @@ class Documents:
         elsewhere = set(self._aggregator.versions())
         return [version for version in self._served.group_versions if version not in elsewhere]
 
-    def _cached(self, request: Request, name: str, content_type: str) -> Response:
-        """A document that changes with what is served only, with its ETag."""
-        return with_etag(request, *self._kept(name), content_type)
-
     def _kept(self, name: str) -> tuple[bytes, str]:
+        """A document that changes with what is served only, and its ETag."""
         found = self._documents.get(name)
         if found is None:
             document = self._build(name)
