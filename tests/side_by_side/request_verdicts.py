@@ -151,9 +151,12 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
     is_strategic = request.headers.get("Content-Type") == PATCHES["strategic"]
     if of == "customresourcedefinitions" and is_strategic and "unknown field" in line and line.startswith("warnings"):
         return "the path of an unknown field in a schema"
+    if of == "replicationcontrollers" and request.method in ("PUT", "PATCH") and _ABOUT_TEMPLATE.match(line):
+        return "warnings about the template of before"
     return ""
 
 
+_ABOUT_TEMPLATE = re.compile(r"warnings: .*spec\.template\.")
 _EMPTY = re.compile(r'\[\]|""|\{\}')
 _VERSIONS = re.compile(r'.*metadata\.(generation|resourceVersion): "?(?:RV)?(\d+)"? \| "?(?:RV)?(\d+)"?')
 

@@ -90,6 +90,15 @@ def test_difference_that_is_meant_has_a_cause(line: str, is_known: bool) -> None
     assert bool(known_cause(ASKED, (answered({}), answered({})), line)) is is_known
 
 
+@pytest.mark.parametrize(
+    ("method", "about", "is_known"), [("PUT", "template.", True), ("PUT", "nope", False), ("POST", "template.", False)]
+)
+def test_warnings_about_former_template_are_known(method: str, about: str, is_known: bool) -> None:
+    asked = Request(method, "/api/v1/namespaces/n/replicationcontrollers/a", "", {}, {}, "replicationcontrollers")
+    line = f"warnings: [] | ['299 - \"spec.{about}spec.containers[0].ports[0]: hostIP set without hostPort\"']"
+    assert bool(known_cause(asked, (answered({}), answered({})), line)) is is_known
+
+
 @pytest.mark.parametrize("sample", ALL, ids=lambda sample: f"{sample['kind']} {sample['metadata']['name']}")
 def test_patches_lead_from_an_object_to_what_was_drawn(sample: Obj) -> None:
     objects = ObjectDraw(random.Random(1))
