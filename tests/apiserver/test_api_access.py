@@ -203,6 +203,32 @@ async def test_user_cannot_grant_permissions_it_does_not_have(api: Caller) -> No
         assert answer.status == (201 if name == "it" else status), answer.body
 
 
+async def test_role_beyond_own_permissions_is_not_relabelled_but_let_go(api: Caller) -> None:
+    jane = api.as_(USER)
+    await grant(api, [rule("update", "roles", "rbac.authorization.k8s.io")])
+    roles = f"{RBAC}/namespaces/default/roles"
+    role = await api.create(roles, {"metadata": {"name": "r", "finalizers": ["a.b/c"]}, "rules": [rule("get", "pods")]})
+    labelled = {**role, "metadata": {**role["metadata"], "labels": {"a": "b"}}}
+    answer = await jane("PUT", f"{roles}/r", labelled)
+    assert answer.status == 403 and "not currently held" in answer.json["message"]
+    assert (await jane("PUT", f"{roles}/r", {**role, "metadata": {"name": "r"}})).status == 200
+
+
+async def test_aggregated_role_needs_all_permissions(api: Caller) -> None:
+    jane = api.as_(USER)
+    await grant(api, [rule("create update", "clusterroles", "rbac.authorization.k8s.io")])
+    roles, aggregation = f"{RBAC}/clusterroles", {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
+    summed = {"metadata": {"name": "sum"}, "aggregationRule": aggregation}
+    refused = [await jane("POST", roles, summed)]
+    await api.create(roles, summed)
+    refused += [await jane("PUT", f"{roles}/sum", {"metadata": {"name": "sum"}})]  # it cannot be taken away, either
+    for answer in refused:
+        assert answer.status == 403, answer.body
+        assert answer.json["message"].endswith("must have cluster-admin privileges to use the aggregationRule")
+    answer = await jane("POST", roles, {**summed, "rules": [rule("get", "secrets")]})
+    assert "not currently held:\n{APIGroups" in answer.json["message"]
+
+
 async def test_cluster_starts_with_default_roles_and_namespaces(api: Caller) -> None:
     names = {i["metadata"]["name"] for i in (await api.get(f"{RBAC}/clusterroles"))["items"]}
     assert {"cluster-admin", "admin", "edit", "view", "system:kube-scheduler", "system:node"} <= names

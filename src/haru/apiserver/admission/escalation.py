@@ -19,6 +19,7 @@ _EVERYTHING: list[Obj] = [
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
 ]
+_UNJUDGED = {"ownerReferences", "finalizers", "selfLink", "managedFields", "resourceVersion"}
 
 
 async def check_role(authorizer: Authorizer, call: Call, role: Obj) -> None:
@@ -27,18 +28,26 @@ async def check_role(authorizer: Authorizer, call: Call, role: Obj) -> None:
 
 
 async def check_role_update(authorizer: Authorizer, call: Call, new: Obj, old: Obj) -> None:
-    """On update: only what changes the rules is judged."""
-    rules, aggregated = new.get("rules") or [], new.get("aggregationRule")
-    if rules == (old.get("rules") or []) and aggregated == old.get("aggregationRule"):
+    """On update: all is judged but what lets an object go; a label, too, may give its rules to others."""
+    if _judged(new) == _judged(old):
         return
     user, name = call.request.user, new["metadata"]["name"]
     if authorizer.allowed(user, Attributes("escalate", _GROUP, call.resource.kind.plural, "", call.namespace, name)):
         return
-    # What an aggregated role will come to grant is not known yet: only who holds everything may make one.
-    wanted = _EVERYTHING if aggregated and aggregated != old.get("aggregationRule") else rules
-    missing = authorizer.covers(user, wanted, call.namespace)
+    missing = authorizer.covers(user, new.get("rules") or [], call.namespace)
     if missing:
         raise _refusal(call, name, missing)
+    # What an aggregated role will come to grant is not known yet: only who holds everything may make or change one.
+    is_aggregated = any((role.get("aggregationRule") or {}).get("clusterRoleSelectors") for role in (new, old))
+    if is_aggregated and authorizer.covers(user, _EVERYTHING, call.namespace):
+        why = "must have cluster-admin privileges to use the aggregationRule"
+        raise forbidden_error(_GROUP, call.resource.kind.plural, name, why)
+
+
+def _judged(role: Obj) -> Obj:
+    """A role without what it needs to be collected as garbage, and without what the server counts."""
+    metadata = {name: value for name, value in (role.get("metadata") or {}).items() if value and name not in _UNJUDGED}
+    return {**{name: value for name, value in role.items() if value}, "metadata": metadata}
 
 
 async def check_binding(authorizer: Authorizer, call: Call, binding: Obj) -> None:
