@@ -214,6 +214,31 @@ async def test_role_beyond_own_permissions_is_not_relabelled_but_let_go(api: Cal
     assert (await jane("PUT", f"{roles}/r", {**role, "metadata": {"name": "r"}})).status == 200
 
 
+async def test_right_to_escalate_some_roles_is_none_to_create_them(api: Caller) -> None:
+    jane = api.as_(USER)
+    named = rule("escalate", "roles", "rbac.authorization.k8s.io", "r")
+    await grant(api, [rule("create update", "roles", "rbac.authorization.k8s.io"), named])
+    roles = f"{RBAC}/namespaces/default/roles"
+    role = {"metadata": {"name": "r"}, "rules": [rule("get", "pods")]}
+    assert (await jane("POST", roles, role)).status == 403
+    await api.create(roles, {"metadata": {"name": "r"}})
+    assert (await jane("PUT", f"{roles}/r", role)).status == 200
+
+
+async def test_binding_of_more_than_own_permissions_is_not_relabelled_but_let_go(api: Caller) -> None:
+    jane = api.as_(USER)
+    await grant(api, [rule("update", "rolebindings", "rbac.authorization.k8s.io")])
+    space = f"{RBAC}/namespaces/default"
+    await api.create(f"{space}/roles", {"metadata": {"name": "r"}, "rules": [rule("get", "pods")]})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}
+    bindings = f"{space}/rolebindings"
+    binding = await api.create(bindings, {"metadata": {"name": "b", "finalizers": ["a.b/c"]}, "roleRef": reference})
+    labelled = {**binding, "metadata": {**binding["metadata"], "labels": {"a": "b"}}}
+    answer = await jane("PUT", f"{bindings}/b", labelled)
+    assert answer.status == 403 and "not currently held" in answer.json["message"]
+    assert (await jane("PUT", f"{bindings}/b", {**binding, "metadata": {"name": "b"}})).status == 200
+
+
 async def test_aggregated_role_needs_all_permissions(api: Caller) -> None:
     jane = api.as_(USER)
     await grant(api, [rule("create update", "clusterroles", "rbac.authorization.k8s.io")])

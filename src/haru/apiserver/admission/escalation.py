@@ -32,7 +32,9 @@ async def check_role_update(authorizer: Authorizer, call: Call, new: Obj, old: O
     if _judged(new) == _judged(old):
         return
     user, name = call.request.user, new["metadata"]["name"]
-    if authorizer.allowed(user, Attributes("escalate", _GROUP, call.resource.kind.plural, "", call.namespace, name)):
+    # By the name in the path, which there is none of on create: a right to some names is no right to make them.
+    plural = call.resource.kind.plural
+    if authorizer.allowed(user, Attributes("escalate", _GROUP, plural, "", call.namespace, call.name)):
         return
     missing = authorizer.covers(user, new.get("rules") or [], call.namespace)
     if missing:
@@ -41,13 +43,13 @@ async def check_role_update(authorizer: Authorizer, call: Call, new: Obj, old: O
     is_aggregated = any((role.get("aggregationRule") or {}).get("clusterRoleSelectors") for role in (new, old))
     if is_aggregated and authorizer.covers(user, _EVERYTHING, call.namespace):
         why = "must have cluster-admin privileges to use the aggregationRule"
-        raise forbidden_error(_GROUP, call.resource.kind.plural, name, why)
+        raise forbidden_error(_GROUP, plural, name, why)
 
 
-def _judged(role: Obj) -> Obj:
-    """A role without what it needs to be collected as garbage, and without what the server counts."""
-    metadata = {name: value for name, value in (role.get("metadata") or {}).items() if value and name not in _UNJUDGED}
-    return {**{name: value for name, value in role.items() if value}, "metadata": metadata}
+def _judged(obj: Obj) -> Obj:
+    """A role or binding without what it needs to be collected as garbage, and without what the server counts."""
+    metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if value and name not in _UNJUDGED}
+    return {**{name: value for name, value in obj.items() if value}, "metadata": metadata}
 
 
 async def check_binding(authorizer: Authorizer, call: Call, binding: Obj) -> None:
@@ -56,8 +58,8 @@ async def check_binding(authorizer: Authorizer, call: Call, binding: Obj) -> Non
 
 
 async def check_binding_update(authorizer: Authorizer, call: Call, new: Obj, old: Obj) -> None:
-    """On update: only other subjects are judged (the role that is referred to can not change)."""
-    if new.get("subjects") == old.get("subjects") and new.get("roleRef") == old.get("roleRef"):
+    """On update: all is judged but what lets an object go (the role that is referred to can not change)."""
+    if _judged(new) == _judged(old):
         return
     user = call.request.user
     reference = new.get("roleRef") or {}
