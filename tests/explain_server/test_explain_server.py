@@ -6,138 +6,36 @@ import asyncio
 import base64
 import json
 import re
-import ssl
 import threading
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-import pytest_asyncio
 from engine_objects import node, pod
 from fake_api import FakeApi
 from prometheus_client.parser import text_string_to_metric_families
+from served_explanations import FRONT, NOW, OTHER, PATH, Served, until_told
 
-from haru.apiserver.auth import Pair, client_pair, new_authority
+from haru.apiserver.auth import Pair, client_pair
 from haru.client.api import ApiClient
 from haru.engine import SchedulerCache
 from haru.explain.diagnosis import pending
 from haru.explain_server import (
-    ExplainServer,
-    Limits,
     answers,
     api_service,
     explanation_path,
-    list_path,
     register,
     registered_bundle,
 )
 from haru.explain_server.metrics import Metrics
 from haru.kube.kinds import known_kind
 from haru.secure_serving.certificates import self_signed
-from haru.secure_serving.options import ServingOptions
 from waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Obj = dict[str, Any]
-NOW = datetime.now(UTC)
-FRONT, OTHER = new_authority(NOW, "front-proxy"), new_authority(NOW, "other")
-PATH = explanation_path("default", "pods", "waits")
-
-
-class ReviewingApi(FakeApi):
-    """A cluster whose reviews go by `allowed`: user, namespace and resource."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.allowed: set[tuple[str, str, str]] = set()
-        self.reviews: list[Obj] = []
-
-    async def _answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, Obj]:
-        if path.endswith("/tokenreviews"):
-            name = json.loads(body)["spec"]["token"]
-            return 201, {"status": {"authenticated": name == "prometheus", "user": {"username": name}}}
-        if not path.endswith("/subjectaccessreviews"):
-            return await super()._answer(method, path, query, body)
-        spec = json.loads(body)["spec"]
-        if (about := spec.get("nonResourceAttributes")) is not None:
-            what = (spec["user"], about["verb"], about["path"])
-            return 201, {"status": {"allowed": what == ("prometheus", "get", "/metrics")}}
-        self.reviews.append(spec)
-        about = spec["resourceAttributes"]
-        what = (spec["user"], about.get("namespace", ""), about["resource"])
-        verb = "list" if about["resource"].endswith("explanations") and "name" not in about else "get"
-        return 201, {"status": {"allowed": what in self.allowed and about["verb"] == verb}}
-
-
-@dataclass
-class Served:
-    api: ReviewingApi
-    url: str
-    directory: Path
-
-    async def get(
-        self,
-        path: str = PATH,
-        user: str = "jane",
-        pair: Pair | None = None,
-        method: str = "GET",
-        token: str = "",
-        accept: str = "*/*",
-    ) -> tuple[int, str, dict[str, str]]:
-        """Ask as the aggregation layer does, or with another certificate."""
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        shown = client_pair(FRONT, "proxy", (), NOW) if pair is None else pair
-        if shown.certificate:
-            file = self.directory / "client.pem"
-            file.write_bytes(shown.certificate + b"\n" + shown.key)
-            context.load_cert_chain(file)
-        headers = {"Accept": accept}
-        headers |= {"X-Remote-User": user, "X-Remote-Group": "devs"} if user else {}
-        headers |= {"Authorization": f"Bearer {token}"} if token else {}
-        connector = aiohttp.TCPConnector(ssl=context)
-        async with (
-            aiohttp.ClientSession(connector=connector) as session,
-            session.request(method, f"{self.url}{path}", headers=headers) as found,
-        ):
-            return found.status, await found.text(), {k.lower(): v for k, v in found.headers.items()}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
-    api = ReviewingApi()
-    client = ApiClient.in_process(api)
-    front = {
-        "requestheader-client-ca-file": FRONT.certificate.decode(),
-        "requestheader-allowed-names": '["proxy"]',
-        "requestheader-username-headers": '["X-Remote-User"]',
-        "requestheader-group-headers": '["X-Remote-Group"]',
-        "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
-    }
-    meta = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
-    await client.create(known_kind("v1", "ConfigMap"), {"metadata": meta, "data": front})
-    holder = pod("secret-holder", cpu="8", node="n1", priority=3)
-    holder["metadata"]["namespace"] = "tenant-b"
-    for obj in (node("n1"), pod("waits", cpu="4"), holder):
-        await client.create(known_kind(obj["apiVersion"], obj["kind"]), obj)
-    options = ServingOptions(address="127.0.0.1")
-    limits = Limits(waiting=2, waiting_per_user=1, review_seconds=0.0)
-    server = ExplainServer(client, options, limits, now=lambda: NOW)
-    await server.start()
-    found = Served(api, f"https://127.0.0.1:{server.port}", tmp_path_factory.mktemp("explain"))
-    api.allowed.add(("jane", "default", "pods"))
-
-    async def is_ready() -> bool:
-        return (await found.get("/readyz", user="", pair=Pair(b"", b"")))[0] == 200
-
-    await until(is_ready)
-    yield found
-    await server.stop()
-    await client.close()
 
 
 async def test_tenant_is_told_numbers_without_names_of_other_namespaces(served: Served) -> None:
@@ -287,91 +185,6 @@ async def test_node_is_told_without_names_of_other_namespaces(served: Served) ->
     assert (await served.get(explanation_path("default", "nodes", "n1"), user="root"))[0] == 404
 
 
-async def test_list_has_the_namespaces_in_which_the_user_may_list(served: Served) -> None:
-    client = ApiClient.in_process(served.api)
-    theirs = pod("their-secret", cpu="9")
-    theirs["metadata"]["namespace"] = "tenant-b"
-    await client.create(known_kind("v1", "Pod"), theirs)
-    await until_told(served, explanation_path("tenant-b", "pods", "their-secret"), ("bob", "tenant-b", "pods"))
-    assert (await served.get(list_path("default"), user="eve"))[0] == 403
-    served.api.allowed |= {("eve", "default", "explanations"), ("eve", "", "visibleexplanations")}
-    assert (await served.get(list_path("tenant-b"), user="eve"))[0] == 403
-    for path in (list_path("default"), list_path("")):
-        status, body, _ = await served.get(path, user="eve")
-        told = json.loads(body)
-        assert (status, told["kind"], told["apiVersion"]) == (200, "ExplanationList", "explain.haru.dev/v1alpha1")
-        assert {item["namespace"] for item in told["items"]} == {"default"}
-        assert "pod.waits" in {item["metadata"]["name"] for item in told["items"]}
-        assert "secret" not in body and "tenant-b" not in body
-    text = (await served.get(f"{list_path('')}?output=text", user="eve"))[1]
-    assert text.startswith("WHAT") and "in the namespaces that you may list" in text
-    served.api.allowed.add(("eve", "tenant-b", "explanations"))
-    assert "their-secret" in (await served.get(list_path(""), user="eve"))[1]
-    every = "/apis/explain.haru.dev/v1alpha1/explanations"
-    assert (await served.get(every, user="eve"))[0] == 403
-    served.api.allowed.add(("lister", "", "explanations"))
-    assert "their-secret" in (await served.get(every, user="lister"))[1]
-    columns = {}
-    for path, user in ((list_path(""), "eve"), (every, "lister")):
-        table = json.loads(
-            (await served.get(path, user=user, accept="application/json;as=Table;v=v1;g=meta.k8s.io"))[1]
-        )
-        columns[path] = [column["name"] for column in table["columnDefinitions"]]
-        assert all(len(row["cells"]) == len(columns[path]) for row in table["rows"])
-    assert columns[list_path("")] == ["NAMESPACE", *columns[every]] and columns[every][0] == "WHAT"
-    assert (await served.get(f"{list_path('default')}?watch=true", user="eve"))[0] == 405
-    none = f"{list_path('default')}?labelSelector=app%3Dnone&output=text"
-    assert (await served.get(none, user="eve"))[1] == "nothing waits in namespace default with app=none\n"
-    assert (await served.get(f"{list_path('default')}?labelSelector=%3D%3D", user="eve"))[0] == 400
-
-
-async def test_row_of_what_waits_is_an_object_by_its_name(served: Served) -> None:
-    path = f"{list_path('default')}/pod.waits"
-    assert (await served.get(path, user="una"))[0] == 403
-    served.api.allowed.add(("una", "default", "explanations"))
-    served.api.reviews.clear()
-    status, body, _ = await served.get(path, user="una")
-    [review] = [spec["resourceAttributes"] for spec in served.api.reviews if "name" in spec["resourceAttributes"]]
-    assert (review["verb"], review["resource"], review["name"]) == ("get", "explanations", "pod.waits")
-    assert status == 200 and "subresource" not in review and "secret-holder" not in body
-    told = json.loads(body)
-    assert (told.pop("apiVersion"), told.pop("kind")) == ("explain.haru.dev/v1alpha1", "Explanation")
-    assert told["metadata"] == {"name": "pod.waits", "namespace": "default"}
-    listed = json.loads((await served.get(list_path("default"), user="una"))[1])["items"]
-    assert told == next(item for item in listed if item["workload"] == "pod/waits")
-    table = json.loads((await served.get(path, user="una", accept="application/json;as=Table;v=v1;g=meta.k8s.io"))[1])
-    assert table["kind"] == "Table" and [row["cells"][0] for row in table["rows"]] == ["pod/waits"]
-    for name in ("pod.none", "pod.their-secret", "waits"):
-        status, body, _ = await served.get(f"{list_path('default')}/{name}", user="una")
-        assert (status, json.loads(body)["reason"]) == (404, "NotFound") and name in body
-    assert (await served.get("/apis/explain.haru.dev/v1alpha1/explanations/pod.waits", user="una"))[0] == 404
-
-
-async def test_schema_has_the_fields_of_what_waits(served: Served) -> None:
-    index = json.loads((await served.get("/openapi/v3"))[1])["paths"]
-    told = json.loads((await served.get(index["apis/explain.haru.dev/v1alpha1"]["serverRelativeURL"]))[1])
-    schemas = told["components"]["schemas"]
-    served.api.allowed |= {("reader", "default", "explanations"), ("reader", "", "explanations")}
-    served.api.allowed.add(("reader", "", "visibleexplanations"))
-    for path, operation in told["paths"].items():
-        status, body, _ = await served.get(path.format(namespace="default", name="pod.waits"), user="reader")
-        found, listed = json.loads(body), operation["get"]["x-kubernetes-action"] == "list"
-        assert status == 200 and found["kind"] == ["Explanation", "ExplanationList"][listed]
-        for row in found["items"] if listed else [found]:
-            assert_fields(row, schemas["Explanation"])
-        assert_fields(found, schemas[found["kind"]])
-
-
-def assert_fields(obj: Obj, schema: Obj) -> None:
-    """Each field is described, down to objects of which not all is."""
-    assert set(obj) <= schema["properties"].keys() and set(schema.get("required", ())) <= set(obj)
-    types = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict}
-    for name, value in obj.items():
-        assert isinstance(value, types[schema["properties"][name]["type"]]), name
-        if isinstance(value, dict) and "properties" in schema["properties"][name]:
-            assert_fields(value, schema["properties"][name])
-
-
 async def test_name_that_another_namespace_has_is_not_found_without_a_hint(served: Served) -> None:
     client, kind = ApiClient.in_process(served.api), known_kind("scheduling.k8s.io/v1alpha2", "Workload")
     template = {"name": "t", "schedulingPolicy": {"gang": {"minCount": 1}}}
@@ -382,42 +195,6 @@ async def test_name_that_another_namespace_has_is_not_found_without_a_hint(serve
     for name in ("plan", "plam"):
         status, body, _ = await served.get(explanation_path("default", "workloads", name))
         assert status == 404 and "tenant-b" not in body and "did you mean" not in body
-
-
-async def test_workload_and_device_class_are_tables_of_what_waits_with_them(served: Served) -> None:
-    client = ApiClient.in_process(served.api)
-    controller = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}
-    metadata = {"name": "web-1", "namespace": "default", "uid": "r", "ownerReferences": [controller]}
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": pod("x", cpu="7")["spec"]}
-    replicas = {"metadata": metadata, "spec": {"replicas": 2, "template": template}}
-    await client.create(
-        known_kind("apps/v1", "ReplicaSet"), {"apiVersion": "apps/v1", "kind": "ReplicaSet", **replicas}
-    )
-    path = explanation_path("default", "deployments", "web")
-    told = json.loads(await until_told(served, path, ("jane", "default", "deployments")))
-    assert [(item["workload"], item["pods"]) for item in told["items"]] == [("deployment/web", 2)]
-    assert (await served.get(explanation_path("default", "deployments", "none")))[0] == 404
-    device_class = {"metadata": {"name": "gpu"}, "spec": {}}
-    kind = known_kind("resource.k8s.io/v1", "DeviceClass")
-    await client.create(kind, {"apiVersion": kind.api_version, "kind": kind.kind, **device_class})
-    path = explanation_path("", "deviceclasses", "gpu")
-    assert (await served.get(path))[0] == 403
-    told = json.loads(await until_told(served, path, ("jane", "", "deviceclasses")))
-    assert told["items"] == []
-
-
-async def until_told(served: Served, path: str, right: tuple[str, str, str]) -> str:
-    """The answer for who has a right, once the cache has what was written."""
-    served.api.allowed.add(right)
-    answers: list[str] = []
-
-    async def is_told() -> bool:
-        status, body, _ = await served.get(path, user=right[0])
-        answers.append(body)
-        return status == 200
-
-    await until(is_told)
-    return answers[-1]
 
 
 async def test_object_that_was_just_written_is_seen(served: Served) -> None:

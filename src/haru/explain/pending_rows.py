@@ -39,7 +39,7 @@ class PendingRow:
     They are placed in so many `units`, each for itself. `paths` are those of the pods, `since` is when the first was
     made (RFC 3339). `starts` is how many of the pods start once the first remedy is carried out, `unblocks` the same
     for all rows with that remedy. The explanation is that of the first unit; it has no remedies where more than
-    `MOST_WITH_REMEDIES` rows of more pods come first (not `is_searched`).
+    `MOST_WITH_REMEDIES` rows of more pods come first (not `is_searched`). `ordinal` counts the rows of one workload.
     """
 
     what: str
@@ -53,6 +53,7 @@ class PendingRow:
     starts: int = 0
     unblocks: int = 0
     is_searched: bool = True
+    ordinal: int = 1
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from haru.explain.render import (
 )
 from haru.explain_server.access import ExplainAccess
 from haru.explain_server.options import Limits
-from haru.explain_server.questions import Question, list_of, row_of, story_of, waiting_namespaces
+from haru.explain_server.questions import Question, chosen_rows, list_of, story_of, waiting_namespaces
 from haru.explain_server.queue import AnswerQueue, Busy
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
@@ -156,10 +156,10 @@ class Answers:
             waiting: frozenset[str] = await self._compute(user, key, partial(waiting_namespaces, question, view))
             namespaces = await self._access.listed(user, waiting)
         # A row comes from the list that it stands in, which may just have been computed.
-        asked = replace(question, name="") if question.is_row else question
+        asked = question.whole_list
         work = partial(list_of, asked, view, namespaces, format_time(self._now()), self._gates(self._client))
         listed: PendingList = await self._compute(user, (asked, view.version, namespaces), work)
-        listed = row_of(question, listed) if question.is_row else listed
+        listed = chosen_rows(question, listed)
         return listed, namespaces_in_list(listed), partial(redacted_list, listed, view.snapshot)
 
     async def _compute(self, user: User, key: Hashable, work: Callable[[], Any]) -> Any:

@@ -17,7 +17,7 @@ from haru.explain_server.discovery import GROUP, KIND, LIST, VERSION, document
 from haru.explain_server.kubectl_table import table_of, wants_table
 from haru.explain_server.metrics import Metrics
 from haru.explain_server.openapi import openapi_document
-from haru.explain_server.questions import Question, parse_path, row_name
+from haru.explain_server.questions import Question, metadata, parse_path, row_metadata
 from haru.explain_server.queue import Busy
 from haru.kube.errors import StatusError
 from haru.markup import Html, page
@@ -128,15 +128,15 @@ def _rendered(told: Answered, question: Question, output: str, command: str, *, 
         wide = output == "wide"
         text = told.text(wide=wide) if isinstance(told, PendingList) else str(told) if wide else told.short(command)
         return text_answer(f"{text}\n")
-    head: dict[str, Any] = {"metadata": _metadata(question.namespace, question.name)}
+    head: dict[str, Any] = {"metadata": metadata(question.namespace, question.name)}
     body = {**told.as_dict(), "apiVersion": f"{GROUP}/{VERSION}"}
     if isinstance(told, PendingList):
         # As in any list each has a name, by which kubectl prints it.
-        metadata = [_metadata(row.namespace, row_name(row)) for row in told.rows]
+        names = [row_metadata(row) for row in told.rows]
         if tabular:
-            table = table_of(told, metadata, namespaced=question.resource == LIST)
+            table = table_of(told, names, namespaced=question.resource == LIST)
             return Answer(200, orjson.dumps(table), "application/json")
-        body["items"] = [{"metadata": each, **item} for each, item in zip(metadata, body["items"], strict=True)]
+        body["items"] = [{"metadata": each, **item} for each, item in zip(names, body["items"], strict=True)]
         if question.is_row:
             return Answer(200, orjson.dumps(_as_object(body["items"][0])), "application/json")
     return Answer(200, orjson.dumps({**head, **body}), "application/json")
@@ -144,10 +144,6 @@ def _rendered(told: Answered, question: Question, output: str, command: str, *, 
 
 def _as_object(item: Mapping[str, Any]) -> dict[str, Any]:
     return {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, **item}
-
-
-def _metadata(namespace: str, name: str) -> dict[str, str]:
-    return {key: value for key, value in (("name", name), ("namespace", namespace)) if value}
 
 
 def _question(request: Request) -> tuple[Question, str]:
@@ -163,7 +159,8 @@ def _question(request: Request) -> tuple[Question, str]:
         supported = 'supported values: "html", "json", "text", "wide"'
         raise StatusError(400, "BadRequest", f'output: Unsupported value: "{output}": {supported}')
     remedies = not request.param("remedies") or request.flag("remedies")
-    return Question(*found, remedies, request.param("labelSelector") or ""), output
+    selectors = [request.param(each) or "" for each in ("labelSelector", "fieldSelector")]
+    return Question(*found, remedies, *selectors), output
 
 
 def _no_resource() -> StatusError:

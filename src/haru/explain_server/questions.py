@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections import Counter
+from collections.abc import Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from haru.cluster_view import ClusterView
 from haru.engine import Snapshot
@@ -16,6 +18,7 @@ from haru.explain.pending_rows import PendingRow, namespaces_that_wait, pending_
 from haru.explain.subjects import explain_place, subject_in
 from haru.explain_server.discovery import (
     CLUSTER_SCOPED,
+    GROUP,
     LIST,
     PLACES,
     RESOURCES,
@@ -23,16 +26,28 @@ from haru.explain_server.discovery import (
     SUBJECTS,
     SUBRESOURCE,
     TABLES,
+    VERSION,
     VISIBLE_LIST,
 )
 from haru.kube.meta import Obj
+from haru.kube.selectors import parse_field_selector
+
+
+class _Resource(NamedTuple):
+    group: str
+    version: str
+    plural: str
+
+
+_RESOURCE = _Resource(GROUP, VERSION, LIST)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """What is asked: a resource, the object, and whether remedies are wanted; of what waits, pods with some labels.
 
-    What has no namespace, and what waits in all of them, is asked without one; a list has no name.
+    What has no namespace, and what waits in all of them, is asked without one; a list has no name. `fields` selects
+    rows of what waits.
     """
 
     resource: str
@@ -40,6 +55,12 @@ class Question:
     name: str
     remedies: bool = True
     selector: str = ""
+    fields: str = ""
+
+    @property
+    def whole_list(self) -> Question:
+        """The list in which what is asked for stands."""
+        return replace(self, name="", fields="") if self.resource in (LIST, VISIBLE_LIST) else self
 
     @property
     def is_subject(self) -> bool:
@@ -114,20 +135,43 @@ def list_of(
     )
     where = _where(question, namespaces)
     where = f"{where} with {question.selector}" if question.selector else where
-    return PendingList(rows, where, now, pods_in_trouble(view.snapshot, choice))
+    return PendingList(numbered(rows), where, now, pods_in_trouble(view.snapshot, choice))
 
 
-def row_name(row: PendingRow) -> str:
-    """The name of a row as an object; names have no slash."""
-    return row.what.replace("/", ".")
+def numbered(rows: Iterable[PendingRow]) -> tuple[PendingRow, ...]:
+    """The rows; of those of one workload, which waits for several reasons, each knows which it is."""
+    seen: Counter[tuple[str, str]] = Counter()
+    found: list[PendingRow] = []
+    for row in rows:
+        seen[row.namespace, row.what] += 1
+        found.append(replace(row, ordinal=seen[row.namespace, row.what]))
+    return tuple(found)
 
 
-def row_of(question: Question, listed: PendingList) -> PendingList:
-    """The row that is asked for, alone; of several of one workload the first. Raises NotFoundError."""
-    found = next((row for row in listed.rows if row_name(row) == question.name), None)
-    if found is None:
-        raise NotFoundError(question.name)
-    return replace(listed, rows=(found,), in_trouble=())
+def row_metadata(row: PendingRow) -> dict[str, str]:
+    """Name and namespace of a row as an object; names have no slash, and differ."""
+    name = row.what.replace("/", ".")
+    return metadata(row.namespace, name if row.ordinal == 1 else f"{name}.{row.ordinal}")
+
+
+def metadata(namespace: str, name: str) -> dict[str, str]:
+    """What an object of the group has in `metadata`."""
+    return {key: value for key, value in (("name", name), ("namespace", namespace)) if value}
+
+
+def chosen_rows(question: Question, listed: PendingList) -> PendingList:
+    """Of a list the rows that are asked for, by name or by fields. Raises NotFoundError, and StatusError (400)."""
+    if question == question.whole_list:
+        return listed
+    if question.is_row:
+        found = tuple(row for row in listed.rows if row_metadata(row)["name"] == question.name)
+        if not found:
+            raise NotFoundError(question.name)
+        return replace(listed, rows=found, in_trouble=())
+    fields = parse_field_selector(question.fields)
+    fields.matches(_RESOURCE, {})  # Of an empty list, too, an unknown field is an error.
+    found = tuple(row for row in listed.rows if fields.matches(_RESOURCE, {"metadata": row_metadata(row)}))
+    return replace(listed, rows=found, where=f"{listed.where} with {question.fields}", in_trouble=())
 
 
 def _within(choice: Choice, namespaces: Collection[str]) -> Choice:
