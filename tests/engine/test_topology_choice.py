@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from topology_objects import RACK, constraint
 
 from haru.engine.equivalence.decision_cache import DecisionCache
+from haru.engine.podgroup.domain_classes import DomainClasses
 from haru.engine.podgroup.domain_search import DomainSearch
 from haru.engine.podgroup.domain_totals import DeviceTotals, DomainTotals
 from haru.engine.podgroup.placement_attempt import attempt_placement
@@ -35,7 +36,7 @@ from haru.engine.state.decision import GroupKey
 from haru.engine.state.pod_info import PodInfo
 
 CLASSES = [device_class(), device_class("big", [f"device.attributes['{DRIVER}'].size > 1"])]
-RACKS = st.sampled_from(["a", "b", "", None])
+RACKS = st.sampled_from(["a", "b", "c", "", None])
 SELECTOR = [{"cel": {"expression": f"device.attributes['{DRIVER}'].size == 2"}}]
 COUNTERS = [{"name": "card", "counters": {"memory": {"value": "3"}}}]
 
@@ -208,15 +209,18 @@ def test_domain_totals_follow_cluster_changes(history: list[tuple[str, Obj]]) ->
 
 
 def _state(snapshot: Snapshot, work: list[Obj]) -> Any:
-    found, _ = placements(snapshot, work)
+    prefilter = placements(snapshot, work)[0].prefilter
     aggregates = DomainTotals.of(snapshot, RACK)
     sums = {
         value: (sorted(s.nodes), _present(s.free), _present(s.used), _present(s.capacity))
         for value, s in aggregates.domains.items()
     }
-    asks = list(found.prefilter.request.asks.values())
+    asks = list(prefilter.request.asks.values())
     counts = [DeviceTotals.of(snapshot, aggregates, ask, options().features) for ask in asks]
-    return sums, [(c.free(value), c.node_local_count(value)) for c in counts for value in aggregates.values]
+    classes = sorted(map(sorted, DomainClasses.of(snapshot, aggregates, counts)))
+    for equal in classes:
+        assert len({(prefilter.max_members(value), prefilter.max_members_by_node(value)) for value in equal}) == 1
+    return sums, [(c.free(value), c.node_local_count(value)) for c in counts for value in aggregates.values], classes
 
 
 def _present(amounts: dict[str, int]) -> dict[str, int]:

@@ -2,7 +2,8 @@
 
 Every domain that passes the prefilter has an upper bound: its score with as many members as its free totals seem to
 take. The search tries domains in the order of their bounds until no remaining domain can beat the best one found, so
-it chooses the domain that trying all of them would choose. The seed decides between equal scores.
+it chooses the domain that trying all of them would choose. The seed decides between equal scores. Equal domains have
+one bound.
 Source: KEP-5732 (placement generation, simulation, scoring); the bounds are our own.
 """
 
@@ -10,11 +11,14 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
+from operator import methodcaller
 from typing import NamedTuple
 
+from haru.engine.podgroup.domain_classes import DomainClasses
 from haru.engine.podgroup.domain_prefilter import DomainPreFilter
 from haru.engine.podgroup.domain_totals import DomainTotals
 from haru.engine.podgroup.placement_attempt import PlacementAttempt, attempt_placement, place_greedily
@@ -36,13 +40,18 @@ class DomainTrial:
 
 
 class _Bound(NamedTuple):
-    """Order domains: the highest score bound first, equal ones by the hash of the seed."""
+    """Order equal domains: the highest score bound first, equal ones by the hash of the seed."""
 
     minus_score: int
     seed_hash: bytes
+    """Of `domain`, the first of them in that order; empty as long as no domain's is computed."""
     domain: str
+    max_members: int
     exact: bool
     """Whether the bound comes from each node's free amounts, not only from the domain's totals."""
+    equal: Collection[str]
+    others: list[tuple[bytes, str]]
+    """The domains after `domain` with their hashes, as a heap."""
 
 
 class DomainSearch:
@@ -83,29 +92,37 @@ class DomainSearch:
 
     def best(self, domains: Sequence[str]) -> DomainTrial | None:
         """Return the best of some domains, or None if none takes the group."""
-        known = [domain for domain in domains if domain in self._domain_totals.domains]
-        max_members = {
-            domain: count for domain in known if (count := self.prefilter.max_members(domain)) >= self._needed
-        }
-        ceiling = self._running + max(max_members.values(), default=0)
+        counted = [(self.prefilter.max_members(next(iter(equal))), equal) for equal in self._classes(domains)]
+        fitting = [(count, equal) for count, equal in counted if count >= self._needed]
+        ceiling = self._running + max([count for count, _ in fitting], default=0)
         all_of_them = self._added(range(len(self._members)))
-        waiting = [self._bound(domain, count, ceiling, all_of_them) for domain, count in max_members.items()]
+        waiting = [self._bound(equal, count, ceiling, all_of_them) for count, equal in fitting]
         heapq.heapify(waiting)
         found: list[DomainTrial] = []
-        while waiting and not self._decided(found, waiting, max_members, ceiling):
+        while waiting and not self._decided(found, waiting, ceiling):
             bound = heapq.heappop(waiting)
-            domain = bound.domain
             if not bound.exact:
-                max_members[domain] = min(max_members[domain], self.prefilter.max_members_by_node(domain))
-                if max_members[domain] >= self._needed:
-                    again = self._bound(domain, max_members[domain], ceiling, all_of_them)
+                max_members = min(bound.max_members, self.prefilter.max_members_by_node(bound.domain))
+                if max_members >= self._needed:
+                    again = self._bound(bound.equal, max_members, ceiling, all_of_them)
                     heapq.heappush(waiting, again._replace(exact=True))
                 continue
-            trial = self.trial(domain)
+            if not bound.seed_hash:
+                heapq.heappush(waiting, _next(bound, self._hashed(bound.equal)))
+                continue
+            trial = self.trial(bound.domain)
             self.tried.append(trial)
             if not trial.attempt.broken and trial.attempt.fit >= self._needed:
                 found.append(trial)
+            if bound.others:
+                heapq.heappush(waiting, _next(bound, bound.others))
         return self._first(found) if found else None
+
+    def _classes(self, domains: Sequence[str]) -> Iterable[Collection[str]]:
+        """Return some domains by what is equal for bounds and scores."""
+        if domains is not self.values:
+            return [(domain,) for domain in domains if domain in self._domain_totals.domains]
+        return DomainClasses.of(self._snapshot, self._domain_totals, tuple(self.prefilter.counts.values()))
 
     def diagnosis(self, domain: str) -> PlacementAttempt:
         """Return each member's outcome in a domain that does not take the group."""
@@ -122,20 +139,27 @@ class DomainSearch:
         fit = self._score.fit(domain, self._added(attempt.numbers))
         return DomainTrial(domain, attempt, self._running + attempt.fit, fit)
 
-    def _bound(self, domain: str, count: int, ceiling: int, added: Mapping[Hashable, int]) -> _Bound:
+    def _bound(self, equal: Collection[str], count: int, ceiling: int, added: Mapping[Hashable, int]) -> _Bound:
+        domain = next(iter(equal))
         score = self._score.total(self._score.fit(domain, added), self._running + count, ceiling)
-        return _Bound(-score, self._seed_hash(domain), domain, False)
+        return _Bound(-score, b"", domain, count, False, equal, [])
 
     def _seed_hash(self, domain: str) -> bytes:
-        return blake2b((self._seed + domain).encode(), digest_size=8).digest()
+        return self._hashed((domain,))[0][0]
+
+    def _hashed(self, domains: Collection[str]) -> list[tuple[bytes, str]]:
+        """Return domains with their hashes, as a heap: there may be thousands."""
+        texts = map(str.encode, map(self._seed.__add__, domains))
+        hashes = map(methodcaller("digest"), map(partial(blake2b, digest_size=8), texts))
+        found = [*zip(hashes, domains, strict=True)]
+        heapq.heapify(found)
+        return found
 
     def _first(self, found: Sequence[DomainTrial]) -> DomainTrial:
         max_members = max(trial.members for trial in found)
         return min(found, key=lambda t: (-self._score.total(t.fit, t.members, max_members), self._seed_hash(t.domain)))
 
-    def _decided(
-        self, found: Sequence[DomainTrial], waiting: Sequence[_Bound], max_members: Mapping[str, int], ceiling: int
-    ) -> bool:
+    def _decided(self, found: Sequence[DomainTrial], waiting: Sequence[_Bound], ceiling: int) -> bool:
         """Tell whether no waiting domain can beat the best trial."""
         if not found:
             return False
@@ -144,14 +168,13 @@ class DomainSearch:
         mark = (-self._score.total(best.fit, best.members, members), self._seed_hash(best.domain))
         if members == ceiling:
             return mark < (waiting[0].minus_score, waiting[0].seed_hash)
-        if any(self._running + max_members[bound.domain] > members for bound in waiting):
+        if any(self._running + bound.max_members > members for bound in waiting):
             # The score counts members in percent of the most that any domain takes; that maximum is not known yet.
             return False
         # The bounds were computed with a higher maximum: with the true one scores rise by the same or less.
         everything = self._added(range(len(self._members)))
         return all(
-            mark
-            < (self._bound(bound.domain, max_members[bound.domain], members, everything).minus_score, bound.seed_hash)
+            mark < (self._bound(bound.equal, bound.max_members, members, everything).minus_score, bound.seed_hash)
             for bound in waiting
         )
 
@@ -171,3 +194,9 @@ class DomainSearch:
             amounts = amounts_of(pod, member_request.cards if member_request is not None else {})
             total.update({key: amount * counts[kind] for key, amount in amounts.items()})
         return total
+
+
+def _next(bound: _Bound, others: list[tuple[bytes, str]]) -> _Bound:
+    """Return the bound with the next of its domains first."""
+    seed_hash, domain = heapq.heappop(others)
+    return bound._replace(seed_hash=seed_hash, domain=domain, others=others)

@@ -22,6 +22,7 @@ from haru.engine.dra.pools.inventory import DeviceSnapshot
 from haru.engine.dra.pools.pools import Pool, PoolView
 from haru.engine.dra.selectors.compiled_selectors import compiled_selector_of
 from haru.engine.equivalence.node_device_classes import NodeDeviceClass, SelectorFootprint
+from haru.engine.preemption.change_log import ChangeLog
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import differing, values_of
 from haru.engine.state.node_info import ABSENT, InternedId, NodeInfo
@@ -74,6 +75,8 @@ class DomainTotals:
         self.domains: dict[str, ResourceTotals] = {}
         self.version = 0
         """Grows when a node enters or leaves a domain."""
+        self.changes = ChangeLog()
+        """Domains whose nodes or totals changed."""
         self._nodes: Mapping[str, NodeInfo] = {}
         self._known: dict[str, NodeInfo] = {}
         self.domain_of: dict[str, str] = {}
@@ -121,6 +124,7 @@ class DomainTotals:
         for key, count in Counter(keys).items():
             self.domains[key[0]].add(samples[key], count)
         self.version += 1
+        self.changes.add_all()
         self._nodes = nodes
 
     def _catch_up(self, nodes: Mapping[str, NodeInfo]) -> None:
@@ -152,7 +156,9 @@ class DomainTotals:
         for key, count in counts.items():
             if count:
                 self.domains[key[0]].add(samples[key], count)
-        for value in {value for value, _, _ in counts if not self.domains[value].nodes}:
+        values = {value for value, _, _ in counts}
+        self.changes.add(values)
+        for value in [value for value in values if not self.domains[value].nodes]:
             del self.domains[value]
 
     def _move(self, name: str, source: str | None, target: str | None) -> None:
@@ -201,6 +207,8 @@ class DeviceTotals:
         self._on: dict[str, Count] = {}
         self._network_attached = 0
         self._domains: dict[str, Count] = {}
+        self.changes = ChangeLog()
+        """Domains whose counts changed."""
         self._version = -1
 
     @staticmethod
@@ -255,6 +263,7 @@ class DeviceTotals:
             equal = Counter(zip(map(domain_totals.domain_of.get, self._on), self._on.values(), strict=True))
             for (value, count), nodes in equal.items():
                 self._add(value, Count(count.free * nodes, count.total * nodes))
+            self.changes.add_all()
 
     def _count_classified(self, snapshot: Snapshot, changed: set[str], domain_totals: DomainTotals | None) -> set[str]:
         """Count nodes by device class where other devices of pools are taken; return the pools that this leaves."""
@@ -320,8 +329,9 @@ class DeviceTotals:
                 self._network_attached += change.free
                 continue
             self._on[node] = self._on.get(node, _NONE).plus(change)
-            if domain_totals is not None:
-                self._add(domain_totals.domain_of.get(node), change)
+            if domain_totals is not None and (value := domain_totals.domain_of.get(node)) is not None:
+                self._add(value, change)
+                self.changes.add((value,))
 
     def _add(self, value: str | None, change: Count) -> None:
         if value is not None:
