@@ -28,11 +28,28 @@ from webhook_server import (
 )
 
 from haru.apiserver.auth import certificates
+from small_proxy import SmallProxy, proxied
 
 __all__ = ["hooks"]
 
 Obj = dict[str, Any]
 MERGE = "application/merge-patch+json"
+
+
+async def test_webhook_by_url_is_called_through_the_proxy_of_the_environment(
+    api: Caller, hooks: WebhookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks.answers["/v"] = allow
+    proxy, server = SmallProxy(), f"{SERVICE}:{hooks.port}"
+    await validating(api, hook({"url": f"https://{server}/v", "caBundle": bundle()}, rule("configmaps", "CREATE")))
+    async with proxied(proxy) as place:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{place}")
+        await api.create(MAPS, config_map("m", {}, k="1"))
+    assert len(hooks.asked["/v"]) == 1 and proxy.asked == [f"CONNECT {server}"]
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://proxy:1080")
+    refused = await api("POST", MAPS, config_map("n", {}, k="1"))
+    assert refused.status == 500
+    assert "proxy socks5://proxy:1080: a SOCKS proxy is not supported here" in refused.json["message"]
 
 
 async def test_webhook_receives_review_and_allows_request(api: Caller, hooks: WebhookServer) -> None:

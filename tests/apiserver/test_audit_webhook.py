@@ -247,7 +247,14 @@ def test_audit_webhook_flags_are_validated(tmp_path: Path, receiver: Receiver) -
     broken.write_text("clusters: []")
     plain = tmp_path / "plain.yaml"
     plain.write_text(hook.read_text().replace("certificate-authority-data: ", "certificate-authority-data: QUJD #"))
+    socks = tmp_path / "socks.yaml"
+    socks.write_text(
+        hook.read_text().replace(
+            "certificate-authority-data: ", "proxy-url: socks5://p\n    certificate-authority-data: "
+        )
+    )
     for given, says in (
+        ({"audit_webhook": socks}, "socks.yaml: proxy socks5://p:1080: a SOCKS proxy is not supported here"),
         (
             {"audit_webhook": hook, "audit_policy": None},
             "--audit-webhook-config-file: Forbidden without --audit-policy",

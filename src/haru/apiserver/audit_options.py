@@ -94,7 +94,8 @@ class WebhookTarget:
     """Another one as soon as there is another client certificate to present."""
     server_name: str = ""
     """The name that the certificate is for; empty: the URL's."""
-    proxy: str = ""
+    proxy: str | None = None
+    """The URL of the proxy that leads there."""
     token: TokenSource | None = None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import os
 import posixpath
 import ssl
 from functools import lru_cache
@@ -21,6 +22,7 @@ from haru.event_loop import imported
 from haru.kube.errors import StatusError
 from haru.kube.go_values import dial_problem
 from haru.kube.meta import Obj
+from haru.proxy_settings import http_proxy_to
 from haru.tls import client_context
 
 if TYPE_CHECKING:
@@ -94,6 +96,8 @@ class WebhookClient:
             headers=headers,
             ssl=_tls_context(config.get("caBundle") or ""),
             server_hostname=place.server_name,
+            # The endpoints of a service are in the cluster.
+            proxy=http_proxy_to(place.url, "", os.environ) if config.get("url") else None,
             allow_redirects=False,
         ) as answer:
             data = await answer.content.read(ANSWER_LIMIT + 1)

@@ -25,7 +25,6 @@ from haru.client.credentials import BearerToken, Certificate, ProgramToken, Toke
 from haru.client.http import HttpTransport, tls_context
 from haru.client.impersonation import Impersonation
 from haru.client.kubeconfig import ClusterConfig, in_cluster, load_kubeconfig
-from haru.client.proxies import proxy_to
 from haru.client.request_sender import TIMEOUT_SECONDS, RequestSender
 from haru.client.server_version import AS_WRITTEN
 from haru.client.transforms import SharedObjects, without_managed_fields
@@ -33,6 +32,7 @@ from haru.client.transport import LineSplitter, Request, Response, Transport, Wa
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
+from haru.proxy_settings import proxy_to
 
 PatchType = Literal["merge", "json", "strategic", "apply"]
 

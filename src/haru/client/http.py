@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from haru.client.deadlines import Deadlines
 from haru.client.exchange import Exchange
 from haru.client.http_connections import HttpConnection, HttpConnections
-from haru.client.proxies import Proxy
 from haru.client.transport import Request, Response, Stream
 from haru.http2.alpn import offer_protocols
+from haru.proxy_settings import Proxy
 from haru.tls import client_context
 
 if TYPE_CHECKING:

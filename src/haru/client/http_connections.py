@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
 
 from haru.client.exchange import Exchange, Headers
-from haru.client.proxies import Proxy
 from haru.client.transport import HeaderValue, Request, RequestHead, header_lines
 from haru.client.tunnel import connect_through
 from haru.event_loop import abort
+from haru.proxy_settings import Proxy
 from haru.tls import ResumingContext, client_context
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 from haru.client.credentials import InteractiveMode, Program
 from haru.client.impersonation import Impersonation
-from haru.client.proxies import Proxy
 from haru.files import text_of
 from haru.kube import yaml
+from haru.proxy_settings import Proxy
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final, TypeVar
 
-from haru.client.proxies import Proxy, authority
 from haru.event_loop import abort
+from haru.proxy_settings import Proxy, authority
 from haru.tls import client_context
 
 P = TypeVar("P", bound=asyncio.Protocol)

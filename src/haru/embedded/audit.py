@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haru.embedded.errors import OptionError
+from haru.proxy_settings import http_proxy_to
 
 if TYPE_CHECKING:
     from haru.apiserver.audit_options import AuditOptions, WebhookTarget
@@ -78,10 +80,13 @@ def _target(path: Path) -> WebhookTarget:
         raise OptionError(f"{flag}: {error}") from None
     except (ssl.SSLError, UnicodeDecodeError, OSError) as error:
         raise OptionError(f"{flag}: {path}: certificates can not be used: {error}") from None
-    if config.impersonated is not None or config.proxy.startswith("socks"):
-        what = "to act as another user (as)" if config.impersonated is not None else "a SOCKS proxy (proxy-url)"
-        raise OptionError(f"{flag}: {path}: {what} is not supported here")
-    target = WebhookTarget(config.server, tls, config.tls_server_name, config.proxy)
+    if config.impersonated is not None:
+        raise OptionError(f"{flag}: {path}: to act as another user (as) is not supported here")
+    try:
+        proxy = http_proxy_to(config.server, config.proxy, os.environ)
+    except ValueError as error:
+        raise OptionError(f"{flag}: {path}: {error}") from None
+    target = WebhookTarget(config.server, tls, config.tls_server_name, proxy)
     target.token = BearerToken.of(config.token, config.token_file)
     if config.program is not None and target.token is None and certificate is None:
 

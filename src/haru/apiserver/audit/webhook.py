@@ -250,7 +250,7 @@ class AuditWebhook:
             headers=headers,
             ssl=target.tls if target.tls is not None else True,
             server_hostname=target.server_name or None,
-            proxy=target.proxy or None,
+            proxy=target.proxy,
             allow_redirects=False,
         ) as answer:
             said = await answer.content.read(_TOLD_BYTES)

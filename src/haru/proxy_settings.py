@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Self
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 _PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 _WITH_PORT = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]]*)):(\d*)").fullmatch
@@ -39,6 +39,12 @@ class Proxy:
 
     def __str__(self) -> str:
         return f"proxy {self.scheme}://{authority(self.host, self.port)}"
+
+    @property
+    def url(self) -> str:
+        """Its URL, with who we are there."""
+        login = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@" if self.user or self.password else ""
+        return f"{self.scheme}://{login}{authority(self.host, self.port)}"
 
     @property
     def is_socks(self) -> bool:
@@ -68,6 +74,14 @@ def proxy_to(server: str, named: str, environ: Mapping[str, str]) -> Proxy | Non
         return Proxy.of(url if "://" in url else f"http://{url}")
     except ValueError as error:
         raise ValueError(f"{variable.upper()}: {error}") from None
+
+
+def http_proxy_to(server: str, named: str, environ: Mapping[str, str]) -> str | None:
+    """The URL of that proxy for who knows HTTP proxies alone. Raises ValueError, for one of SOCKS as well."""
+    proxy = proxy_to(server, named, environ)
+    if proxy is not None and proxy.is_socks:
+        raise ValueError(f"{proxy}: a SOCKS proxy is not supported here")
+    return proxy.url if proxy is not None else None
 
 
 def authority(host: str, port: int) -> str:
