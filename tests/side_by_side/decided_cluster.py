@@ -64,6 +64,8 @@ class DecidedCluster:
     def __init__(self, api: ApiClient, mirror: ApiClient | None = None) -> None:
         self._api = api
         self._mirror = mirror
+        self._followed: set[str] = set()
+        """The scheduler's own claims that the second server has, too."""
         self.other_answers: list[str] = []
         """Where the second server answered a creation in another way."""
         self.refusals = 0
@@ -148,6 +150,17 @@ class DecidedCluster:
                 body = {"status": {"devices": [*(status.get("devices") or ()), *more]}}
                 with suppress(StatusError):
                     await self._api.patch(KINDS["ResourceClaim"], name_of(claim), body, NAMESPACE, "merge", "status")
+
+    async def follow_claims(self) -> None:
+        """Make the claims that the scheduler made on the second server, too: they count in quotas."""
+        for claim in await self.listed("ResourceClaim") if self._mirror else ():
+            meta = claim["metadata"]
+            if EXTENDED in (meta.get("annotations") or {}) and meta["uid"] not in self._followed:
+                self._followed.add(meta["uid"])
+                kept = {key: meta[key] for key in ("name", "namespace", "annotations", "ownerReferences")}
+                answer = await _created(self._mirror, {**claim, "metadata": kept, "status": None})
+                if isinstance(answer, StatusError):
+                    self.other_answers.append(f"ResourceClaim {name_of(claim)} of a scheduler: {answer}")
 
     async def bind_volumes(self) -> None:
         """Do what the controller of volumes and the driver do: bind what names each other, make what has a node."""
@@ -244,6 +257,7 @@ class DecidedCluster:
     async def _looks(self) -> AsyncIterator[dict[str, Obj]]:
         while True:
             await self.attach()
+            await self.follow_claims()
             await self.bind_volumes()
             yield {name_of(one): one for one in await self.listed("Pod")}
             await asyncio.sleep(0.05)

@@ -7,16 +7,23 @@ Source: kube-scheduler 1.36's preemption (of a pod, and of a group) and DynamicR
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from decision_verdicts import MESSAGES, Outcome, differences, plain
-from manifests import Obj
+from decision_verdicts import MESSAGES, Devices, Outcome, differences, plain
+from manifests import DRIVER, Obj
 from random_clusters import LINKS
 from random_volumes import volume_claims_of
 
 MAPPINGS = "nodeAllocatableResourceMappings"
+_CONSTRAINED = re.compile(
+    r"claim \S+/(\S+), request \S+: cannot add device [^/]+/(\S+)/(\S+) because a claim constraint"
+)
+_MOST_DEVICES = 8
 
 
 @dataclass(frozen=True)
@@ -43,13 +50,18 @@ def cause_of(
         return "elsewhere"
     if MESSAGES.issuperset(found) and tells_of_domains(seen, situation, decide):
         return "domain"
+    if MESSAGES.issuperset(found) and tells_of_distinct(seen, expected, situation, decide):
+        return "distinct"
     worlds: dict[str, Callable[[Situation], Situation | None]] = {
         "lists": with_lists_ignored,
+        "distinct": partial(with_distinct_devices, chosen=seen.devices),
         "mapped": with_mapped_claims_free,
         "promised": with_promised_places_taken,
     }
+    if {"victims", "nominated", "words of preemption"}.intersection(found) and not any(seen.bound.values()):
+        worlds |= {"ending": with_ending_pods_staying}
     if {"victims", "nominated"}.intersection(found) and not any(seen.bound.values()):
-        worlds |= {"ending": with_ending_pods_staying, "whole": with_members_alone}
+        worlds |= {"whole": with_members_alone}
         worlds |= {"sole use": with_sole_users_kept, "evicts for devices": with_devices_kept}
     ending = [name(pod) for pod in _running(situation) if _ends(pod)]
     several = situation
@@ -219,16 +231,56 @@ def with_mapped_claims_free(situation: Situation) -> Situation | None:
 
 
 def with_lists_ignored(situation: Situation) -> Situation | None:
-    """A device with several links has one that no other device has: it meets no constraint together with others."""
+    """A device with several links meets no constraint together with others: its link is no other's, or all others'."""
+    repeats = f'"distinctAttribute": "{DRIVER}/{LINKS}"' in json.dumps([*situation.objects])
 
     def alone(device: Obj, pool: str) -> Obj:
         links = (device.get("attributes") or {}).get(LINKS) or {}
         if not any(kind in links for kind in ("ints", "strings")):
             return device
-        return {**device, "attributes": {**device["attributes"], LINKS: {"string": f"{pool}/{device['name']}"}}}
+        own = {"bool": True} if repeats else {"string": f"{pool}/{device['name']}"}
+        return {**device, "attributes": {**device["attributes"], LINKS: own}}
 
     objects = [_with_devices(one, alone) for one in situation.objects]
     return Situation(objects, situation.pods, situation.group) if objects != list(situation.objects) else None
+
+
+def with_distinct_devices(situation: Situation, chosen: Mapping[str, Devices]) -> Situation | None:
+    """The chosen devices of a request for several have values of their own where they have to be distinct."""
+    claims = {name(one): one["spec"]["devices"] for one in named_claims(situation.pods, situation.objects)}
+    repeating = dict[tuple[str, str], str]()
+    for claim, devices in chosen.items():
+        spec = claims.get(claim, {})
+        found = [one["distinctAttribute"] for one in spec.get("constraints") or () if "distinctAttribute" in one]
+        repeating |= {(pool, device): attribute for attribute in found for _, pool, device, *_ in devices}
+    numbers = itertools.count(100)
+
+    def alone(device: Obj, pool: str) -> Obj:
+        attribute = repeating.get((pool, device["name"]), "").rpartition("/")[2]
+        had = device.get("attributes", {}).get(attribute)
+        if not had:
+            return device
+        own = {kind: next(numbers) if kind == "int" else f"{value}{next(numbers)}" for kind, value in had.items()}
+        return {**device, "attributes": {**device["attributes"], attribute: own}}
+
+    objects = [_with_devices(one, alone) for one in situation.objects]
+    return Situation(objects, situation.pods, situation.group) if objects != list(situation.objects) else None
+
+
+def tells_of_distinct(seen: Outcome, expected: Sequence[Outcome], situation: Situation, decide: Decide) -> bool:
+    """Whether the message names a device whose value only one before the last device has."""
+    for _ in range(_MOST_DEVICES):
+        told = [found for each in expected[0].pods.values() if (found := _CONSTRAINED.search(each.message))]
+        if not told:
+            return False
+        claim, pool, device = told[0].groups()
+        world = with_distinct_devices(situation, {claim: [("", pool, device)]})
+        if world is None:
+            return False
+        if _decides(seen, world, decide):
+            return True
+        situation, expected = world, decide(world)
+    return False
 
 
 def named_claims(pods: Sequence[Obj], objects: Sequence[Obj]) -> list[Obj]:

@@ -251,7 +251,8 @@ class WorkDraw:
             kind = dice.pick("matchAttribute", "matchAttribute", "distinctAttribute")
             devices["constraints"] = [{kind: f"{DRIVER}/{dice.pick('model', 'numa', 'size')}"}]
             if "lists" in self._dimensions and dice.one_in(2):
-                devices["constraints"] = [{"matchAttribute": f"{DRIVER}/{LINKS}"}]
+                kind = dice.pick("matchAttribute", "matchAttribute", "distinctAttribute")
+                devices["constraints"] = [{kind: f"{DRIVER}/{LINKS}"}]
             if dice.one_in(2):
                 devices["constraints"][0]["requests"] = [dice.pick(*requests)["name"]]
             if dice.one_in(4):

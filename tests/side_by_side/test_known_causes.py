@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from decision_verdicts import Outcome, Placement
+from decision_verdicts import Devices, Outcome, Placement
 from engine_outcomes import ALPHA_GATES, decisions, outcome_of
 from known_causes import Situation, cause_of
 from manifests import Obj, claim, device, device_class, exactly, gang, node, obj, slice_of, volume, volume_claim
@@ -101,6 +102,23 @@ def test_waiting_for_a_pod_that_is_being_deleted_is_no_eviction_of_another() -> 
     case = Situation(stored(*nodes(2), *running, waiting), [waiting], None)
     assert cause(waits(waiting, victims=("r2",), nominated="n1"), case) == "ending"
     assert cause(waits(waiting, victims=("r2",), nominated="n0"), case) == ""
+
+
+@pytest.mark.parametrize(("told", "found"), [("No preemption victims found for incoming pod", "ending"), ("a", "")])
+def test_preemption_may_tell_of_a_pod_that_is_being_deleted(told: str, found: str) -> None:
+    """It is as important as the pod that waits, which a filter refuses that comes after that for its cpu."""
+    running, waiting = pod("r1", "n0", cpu="4"), pod("p", cpu="4")
+    running["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    waiting["spec"]["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+    case = Situation(stored(*nodes(1), running, waiting), [waiting], None)
+
+    def decide(other: Situation) -> list[Outcome]:
+        return [outcome_of(one) for one in decisions(other.objects, other.pods, None, ties=1)]
+
+    refused = "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption"
+    seen = waits(waiting, message=f"{refused}: 0/1 nodes are available: 1 {told}.")
+    assert cause_of(["words of preemption"], seen, decide(case), case, decide) == found
 
 
 def test_budget_is_no_cause_of_other_victims_than_those_that_it_leads_to() -> None:
@@ -247,12 +265,22 @@ def test_binding_fails_where_a_member_has_allocated_a_shared_claim_elsewhere(cla
     assert cause_of(["bound"], seen, [], case, lambda _: []) == found
 
 
-@pytest.mark.parametrize(("links", "found"), [({"ints": [1, 2]}, "lists"), ({"int": 2}, "")])
-def test_attributes_with_several_values_meet_no_constraint(links: Obj, found: str) -> None:
-    some = [device("d0", attributes={"links": {"int": 2}}), device("d1", attributes={"links": links})]
+@pytest.mark.parametrize(
+    ("constraint", "first", "second", "found"),
+    [
+        ("matchAttribute", {"int": 2}, {"ints": [1, 2]}, "lists"),
+        ("matchAttribute", {"int": 2}, {"int": 2}, ""),
+        ("distinctAttribute", {"ints": [1, 2]}, {"ints": [3]}, "lists"),
+        ("distinctAttribute", {"int": 1}, {"int": 2}, ""),
+    ],
+)
+def test_attributes_with_several_values_meet_no_constraint(
+    constraint: str, first: Obj, second: Obj, found: str
+) -> None:
+    some = [device("d0", attributes={"links": first}), device("d1", attributes={"links": second})]
     (kind,), (offered,) = device_class(), slice_of("n0", some, nodeName="n0")
     both = exactly("r", "gpu", count=2, allocationMode="ExactCount")
-    (own,) = claim("own", both, constraints=[{"matchAttribute": "test.example.com/links"}])
+    (own,) = claim("own", both, constraints=[{constraint: "test.example.com/links"}])
     assert isinstance(kind, dict) and isinstance(own, dict) and isinstance(offered, dict)
     waiting = pod("p", resourceClaims=[{"name": "c", "resourceClaimName": "own"}])
     case = Situation(stored(*nodes(1), kind, offered, own, waiting), [waiting], None)
@@ -264,6 +292,34 @@ def test_attributes_with_several_values_meet_no_constraint(links: Obj, found: st
     assert expected[0].bound == {"p": True}
     seen = waits(waiting, message="0/1 nodes are available: 1 cannot allocate all claims. still not schedulable")
     assert cause_of(["bound", "node"], seen, expected, case, decide) == found
+
+
+def of_distinct(sizes: Sequence[int], mode: str) -> tuple[Situation, Callable[[Situation], list[Outcome]]]:
+    """A claim for devices of distinct sizes, of a node that has some."""
+    some = [device(f"d{number}", attributes={"size": {"int": size}}) for number, size in enumerate(sizes)]
+    (kind,), (offered,) = device_class(), slice_of("n0", some, nodeName="n0")
+    request = exactly("r", "gpu", allocationMode=mode, **({} if mode == "All" else {"count": 3}))
+    (own,) = claim("own", request, constraints=[{"distinctAttribute": "test.example.com/size"}])
+    assert isinstance(kind, dict) and isinstance(own, dict) and isinstance(offered, dict)
+    waiting = pod("p", resourceClaims=[{"name": "c", "resourceClaimName": "own"}])
+    case = Situation(stored(*nodes(1), kind, offered, own, waiting), [waiting], None)
+    return case, lambda other: [outcome_of(one) for one in decisions(other.objects, other.pods, None, ties=1)]
+
+
+@pytest.mark.parametrize(("named", "found"), [("d3", "distinct"), ("d1", "")])
+def test_device_like_one_before_the_last_is_not_told_of(named: str, found: str) -> None:
+    case, decide = of_distinct((1, 2, 1, 1), "All")
+    text = f"claim d/own, request r: cannot add device test.example.com/n0-a/{named} because a claim constraint would"
+    seen = waits(*case.pods, message=f"{text} not be satisfied")
+    assert cause_of(["message"], seen, decide(case), case, decide) == found
+
+
+@pytest.mark.parametrize(("sizes", "found"), [((1, 2, 1), "distinct"), ((1, 1, 1, 2), "")])
+def test_device_like_one_before_the_last_is_allocated(sizes: tuple[int, ...], found: str) -> None:
+    case, decide = of_distinct(sizes, "ExactCount")
+    held: Devices = [("r", "n0-a", name, "", "null") for name in ("d0", "d1", "d2")]
+    seen = Outcome({"p": Placement("n0")}, devices={"own": held if found else held[:2]})
+    assert cause_of(["bound", "node"], seen, decide(case), case, decide) == found
 
 
 def test_several_causes_may_be_at_work_at_once() -> None:
