@@ -20,6 +20,7 @@ KNOWN = {
     "evicts for devices": "Haru evicts for devices; kube-scheduler's trial leaves a victim's claims allocated",
     "whole": "for a single pod kube-scheduler evicts members of a group that is disrupted as a whole one by one",
     "promised": "Haru lets a pod use what a victim has now and its preemptor will have later; kube-scheduler adds both",
+    "rules": "kube-scheduler passes over rules of nominated pods where neither pod nor bound pods have any",
     "ending": "kube-scheduler takes pods that are being deleted for victims as any other; Haru waits for them",
     "domain": "kube-scheduler tells of any of the domains to which a group may be bounded",
     "domains": "kube-scheduler evicts nobody for a group that is bounded to a domain",

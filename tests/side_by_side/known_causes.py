@@ -57,6 +57,7 @@ def cause_of(
         "distinct": partial(with_distinct_devices, chosen=seen.devices),
         "mapped": with_mapped_claims_free,
         "promised": with_promised_places_taken,
+        "rules": with_rules_of_promised_ignored,
     }
     if {"victims", "nominated", "words of preemption"}.intersection(found) and not any(seen.bound.values()):
         worlds |= {"ending": with_ending_pods_staying}
@@ -189,6 +190,23 @@ def with_promised_places_taken(situation: Situation) -> Situation | None:
         for one in situation.objects
     ]
     return Situation(objects, situation.pods, situation.group) if promised else None
+
+
+def with_rules_of_promised_ignored(situation: Situation) -> Situation | None:
+    """Pods that are nominated forbid nothing to a pod that has no rules about others."""
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    for pod in situation.pods:
+        affinity = pod["spec"].get("affinity") or {}
+        if any(required in affinity.get(kind, ()) for kind in ("podAffinity", "podAntiAffinity")):
+            return None
+
+    def silent(one: Obj) -> Obj:
+        if one["kind"] != "Pod" or one["spec"].get("nodeName") or not one["status"].get("nominatedNodeName"):
+            return one
+        return {**one, "spec": {key: value for key, value in one["spec"].items() if key != "affinity"}}
+
+    objects = [silent(one) for one in situation.objects]
+    return Situation(objects, situation.pods, situation.group) if objects != list(situation.objects) else None
 
 
 # -- devices ----------------------------------------------------------------------------------------------------------

@@ -149,6 +149,22 @@ def test_place_that_is_promised_is_taken_beside_the_victim(priority: int, found:
     assert cause_of(["bound", "node"], seen, expected, case, decide) == found
 
 
+@pytest.mark.parametrize(("of_its_own", "found"), [(False, "rules"), (True, "")])
+def test_rule_of_a_nominated_pod_is_passed_over_where_nobody_else_has_one(of_its_own: bool, found: str) -> None:
+    apart = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "kubernetes.io/hostname"}
+    rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    other = pod("other", priority=10, affinity=rule)
+    other["status"]["nominatedNodeName"] = "n0"
+    waiting = pod("p", priority=10, labels={"app": "a"}, **({"affinity": rule} if of_its_own else {}))
+    case = Situation(stored(*nodes(2), other, waiting), [waiting], None)
+
+    def decide(world: Situation) -> list[Outcome]:
+        return [outcome_of(one) for one in decisions(world.objects, world.pods, None, ties=8)]
+
+    assert {one.pods["p"].node for one in decide(case)} == {"n1"}
+    assert cause_of(["node"], Outcome({"p": Placement("n0")}), decide(case), case, decide) == found
+
+
 # -- single pods ------------------------------------------------------------------------------------------------------
 
 
