@@ -277,6 +277,30 @@ def test_probe_of_a_port_that_agnhost_does_not_serve_fails() -> None:
         assert play.until(60) and play.one()["ready"] is ready
 
 
+@pytest.mark.parametrize(
+    ("init", "starts_after"),
+    [
+        ({"command": ["git", "clone"]}, 0.0),
+        ({}, 0.0),
+        ({"script": "echo loading; sleep 3; git clone; echo done"}, 3.0),
+        ({"script": "until nslookup db; do sleep 2; done"}, 0.0),
+        ({"command": ["bash", "-c", "--"], "args": ["while true; do if a; then if b; then break; fi; fi; done"]}, 0.0),
+        ({"command": ["sleep", "infinity"]}, None),
+        ({"script": "while true; do sleep 1; done"}, None),
+    ],
+)
+@pytest.mark.parametrize("main", [{"script": "sleep 500; exit 1"}, {"readinessProbe": {"initialDelaySeconds": 9}}])
+def test_init_container_ends_where_what_it_does_is_not_known(
+    main: dict[str, Any], init: dict[str, Any], starts_after: float | None
+) -> None:
+    play = Play(container(**main), initContainers=[container("first", **init)])
+    if starts_after:
+        assert play.until(starts_after - 1)["phase"] == "Pending"
+    assert play.until(100 if starts_after is None else starts_after)["phase"] == (
+        "Pending" if starts_after is None else "Running"
+    )
+
+
 def test_pod_that_fails_in_an_init_container_is_not_initialized() -> None:
     fails = container("second", script="exit 1")
     play = Play(container(), initContainers=[container("first", script="exit 0"), fails], restartPolicy="Never")

@@ -1,7 +1,7 @@
 """What a simulated container does: what it prints, how long it runs and how it ends. Pure.
 
 Its annotations say so (`simulation.py`); what they leave open, its command says, if it is one that `trivial_shell.py`
-understands. Any other container runs until it is stopped.
+understands. Any other container runs until it is stopped, but for init containers, which end.
 Source: exit codes, reasons and termination messages as kubelet and containerd report them.
 """
 
@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from haru.kube import simulation
+from haru.kube.container_restarts import is_sidecar
 from haru.kube.container_shell import ContainerShell
 from haru.kube.meta import Obj
 from haru.kube.simulated_files import NO_SOURCES, TERMINATION_LOG, PodSources
@@ -46,6 +47,8 @@ class Script:
     """Lines that are printed again and again: when first, after how many seconds again, and the text."""
     ends_line: bool = True
     """Whether a line break follows the last line."""
+    understood: bool = True
+    """Whether what it does is known, and not only what it does first."""
 
     @property
     def end_reason(self) -> str:
@@ -78,17 +81,30 @@ class Script:
 
 
 RUNS_ON: Final = Script()
+ENDS_AT_ONCE: Final = Script(ends_after=0.0)
+_UNKNOWN: Final = Script(understood=False)
 
 
 def script_of(pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_SOURCES) -> Script | None:
-    """What a container does; None if nothing says so, and it runs on.
+    """What a container does; None if nothing says so.
 
+    Such a container runs on; an init container that others wait for ends at once: what it does is for them.
     Raises ValueError for a malformed annotation, `ConfigError` if the container lacks an object.
     """
-    if not simulation.is_annotated(pod):
-        return _from_command(pod, container, sources)
-    script = _annotated(pod, container, _from_command(pod, container, sources) or RUNS_ON)
-    return None if script == RUNS_ON else script
+    script, came_to = _from_command(pod, container, sources)
+    if simulation.is_annotated(pod):
+        script = _annotated(pod, container, script)
+    if ends_for_others(pod, container):
+        if script.ends_after is None and not script.understood and script != _UNKNOWN:
+            script = replace(script, ends_after=came_to)
+        return None if script == _UNKNOWN else script
+    return None if script in (RUNS_ON, _UNKNOWN) else script
+
+
+def ends_for_others(pod: Obj, container: Mapping[str, Any]) -> bool:
+    """Whether it is an init container that has to end before others start."""
+    of_init = (pod.get("spec") or {}).get("initContainers") or ()
+    return any(one["name"] == container["name"] and not is_sidecar(one) for one in of_init)
 
 
 def ending_reason(fail: str) -> tuple[str, str, int]:
@@ -165,19 +181,21 @@ def _restarts(pod: Obj, name: str) -> int:
     return next((int(one.get("restartCount") or 0) for one in every if one["name"] == name), 0)
 
 
-def _from_command(pod: Obj, container: Mapping[str, Any], sources: PodSources) -> Script | None:
-    """What the command of a container does; None if it has none, or one that says nothing and runs on."""
+def _from_command(pod: Obj, container: Mapping[str, Any], sources: PodSources) -> tuple[Script, float]:
+    """What the command of a container does, and when it came to what is not understood, if it did."""
     given = image_argv(container)
     if not given:
-        return None
+        return _UNKNOWN, 0.0
     if given[0] in BUILTINS:
-        return Script((), 0.0, _START_EXIT_CODE, START_ERROR, _NOT_FOUND.format(given[0]))
+        return Script((), 0.0, _START_EXIT_CODE, START_ERROR, _NOT_FOUND.format(given[0])), 0.0
     shell, ran = _after_restarts(pod, container, sources)
     lines = tuple((one.at, one.text) for one in ran.lines if not one.every)
     repeats = tuple((one.at, one.every, one.text) for one in ran.lines if one.every)
-    script = Script(lines, ran.ends_after, ran.exit_code, repeats=repeats, ends_line=ran.ends_line)
+    script = Script(
+        lines, ran.ends_after, ran.exit_code, repeats=repeats, ends_line=ran.ends_line, understood=not ran.unknown
+    )
     if ran.killed:
         script = replace(script, exit_code=OOM_EXIT_CODE, reason=ran.killed)
     if written := shell.files.get(container.get("terminationMessagePath") or TERMINATION_LOG):
         script = replace(script, message=written)
-    return None if script == RUNS_ON else script
+    return script, ran.stopped_at

@@ -83,6 +83,8 @@ class Ran:
     """Why the program was killed, if it was."""
     unknown: str = ""
     """The first command that is not understood."""
+    stopped_at: float = 0.0
+    """Of a program that runs on: when it came to what is not understood."""
     changes: list[float] = field(default_factory=list)
     """When it has written or removed files."""
     ends_line: bool = True
@@ -122,14 +124,16 @@ class TrivialShell:
         name = argv[0].rpartition("/")[2]
         ran = self._ran
         try:
-            options = [word for word in argv[1:-1] if word.startswith("-")]
-            if name in SHELLS and len(argv) >= 3 and options == [*argv[1:-1]] and "c" in options[-1]:
+            given = [*argv[1:-1]]
+            options = given[:-1] if given[-1:] == ["--"] else given
+            if name in SHELLS and options and all(one.startswith("-") for one in options) and "c" in options[-1]:
                 self._ends_at_failure = any("e" in option for option in options)
                 self._text(argv[-1])
             else:
                 self._code = self.command([name, *argv[1:]])
         except _Stopped as stopped:
             if not stopped.args:
+                ran.stopped_at = self._at
                 return ran
             ran.killed = str(stopped.args[0])
         ran.ends_after, ran.exit_code = self._at, self._code
@@ -253,7 +257,7 @@ class TrivialShell:
             return self._plain_commands(text)
         condition, then, other = chosen[1], chosen[2], chosen[3] or "true"
         if NESTED.search(then) or NESTED.search(other):
-            raise _Stopped
+            self.other(["if"])
         before, after = text[: chosen.start()].strip(" ;\n"), text[chosen.end() :].strip(" ;\n")
         if before and self._plain_commands(before):
             return True

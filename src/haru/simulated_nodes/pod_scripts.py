@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from haru.kube.container_scripts import Script, script_of
+from haru.kube.container_scripts import ENDS_AT_ONCE, Script, ends_for_others, script_of
 from haru.kube.container_shell import variables_of
 from haru.kube.meta import Obj
 from haru.kube.pod_containers import containers_of
@@ -34,7 +34,10 @@ def scripts_of(pod: Obj, sources: PodSources = NO_SOURCES) -> Mapping[str, Scrip
         return {container["name"]: failure for container in containers}
     every = list(containers_of(spec))
     scripts = {one["name"]: script for one in every if (script := _script_of(pod, one, sources)) is not None}
-    return scripts if scripts or _needs_steps(pod, every, sources) else None
+    if not scripts and not _needs_steps(pod, every, sources):
+        return None
+    unknown = {one["name"]: ENDS_AT_ONCE for one in every if ends_for_others(pod, one)}
+    return {**unknown, **scripts}
 
 
 def _script_of(pod: Obj, container: Obj, sources: PodSources) -> Script | None:
