@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import partial
 
 from haru.engine.dra.errors import AllocationError
-from haru.engine.equivalence.decision_cache import cached_property
+from haru.engine.equivalence.decision_cache import DecisionCache, cached_property
 from haru.engine.equivalence.device_feasibility_cache import DeviceFeasibilityCache
 from haru.engine.equivalence.filter_runner import DeviceFailures, FilterRunner
 from haru.engine.equivalence.node_feasibility import NextResult, NodeFeasibility, ScoreIndex
@@ -88,9 +88,9 @@ class FilterResultCache:
         lasting = not (pod.volume_claims or later_passes) and self._is_lasting(demand)
         key = pod.shape, demand.shape, signature.key, tuple([found.key for _, found in later_passes])
         limit = min(_MAX_SIGNATURES, max(1, _MAX_RESULTS // max(1, len(self._nodes))))
-        next_results: dict[Hashable, NextResult]
-        next_results = (self._cache if lasting else self._attempt_cache).get_or_compute("next results", key, dict)
-        compute = partial(self._new_feasibility, shared, signature, demand, later_passes, next_results)
+        kept = self._cache if lasting else self._attempt_cache
+        next_results: dict[Hashable, NextResult] = kept.get_or_compute("next results", key, dict)
+        compute = partial(self._new_feasibility, shared, signature, demand, later_passes, next_results, kept)
         if lasting and self._place is not None:
             place, limit = (key, self._place), min(limit, _MAX_REFUSED_DOMAINS)
             feasibility = self._cache.get_or_compute("nodes of refused domains", place, compute, limit)
@@ -181,6 +181,7 @@ class FilterResultCache:
         demand: DeviceDemand,
         later_passes: Sequence[tuple[SharedPreFilterState, PodSignature]],
         next_results: dict[Hashable, NextResult],
+        kept: DecisionCache,
     ) -> NodeFeasibility:
         # Where devices are allocated, spreading is checked per node: a node that it refuses needs no allocation.
         needs_devices = bool(demand.uses or demand.extended)
@@ -190,18 +191,18 @@ class FilterResultCache:
         if self._recorder is not None:
             self._recorder.evaluations.update((name, "PreScore") for name in prefilter.scoring_plugins)
         ranking = ScoreIndex(prefilter.scorers, prefilter.is_closed if prefilter.spreads_by_key else None)
-        plan = self._plan(signature.pod, demand, prefilter)
+        plan = self._plan(signature.pod, demand, prefilter, kept)
         later = tuple(PreFilterState(shared, found) for shared, found in later_passes)
         return NodeFeasibility(plan, prefilter, ranking, next_results, later_passes=later)
 
-    def _plan(self, pod: PodInfo, demand: DeviceDemand, prefilter: PreFilterState) -> FilterPlan:
+    def _plan(self, pod: PodInfo, demand: DeviceDemand, prefilter: PreFilterState, kept: DecisionCache) -> FilterPlan:
         sole_use, late, key = prefilter.sole_use, prefilter.late_binding, (pod.shape, demand.backed)
         compute = partial(filters_for_all_passes, self._overlay, pod, demand, self._options, sole_use, late)
         if self._recorder is not None:
             compute = partial(self._made_plan, compute, self._recorder)
         if sole_use is not None or late is not None:
             return compute()  # whether its claims are in use, or can be bound, is a rule of this pod alone
-        return self._attempt_cache.get_or_compute("filter plans", key, compute)
+        return kept.get_or_compute("filter plans", key, compute)
 
     def _made_plan(self, compute: Callable[[], FilterPlan], recorder: MetricsRecorder) -> FilterPlan:
         """Make a plan and record which plugins ran PreFilter for it."""

@@ -166,6 +166,15 @@ def filters_for_all_passes(
     return replace(plans[0], rejection=rejections[0] if rejections else None)
 
 
+def lasting_filters(overlay: Overlay, pod: PodInfo, demand: DeviceDemand, options: Options) -> FilterPlan:
+    """Build the same plan; where no volumes count, it depends on the pod alone and is kept for later decisions."""
+    compute = partial(filters_for_all_passes, overlay, pod, demand, options)
+    if pod.volume_claims:
+        return compute()
+    key = pod.shape, demand.backed, options.profile, options.gates.declared_features
+    return overlay.snapshot.decision_cache.get_or_compute("filters", key, compute)
+
+
 def decoded_claims(overlay: Overlay, options: Options, uses: Sequence[ClaimUse]) -> tuple[Claim, ...]:
     """Decode claims for the allocator."""
     return decode_claims([use.claim for use in uses], overlay.snapshot.devices.classes, options.features)

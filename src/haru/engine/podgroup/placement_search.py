@@ -25,7 +25,7 @@ from haru.engine.podgroup.allocation_alternatives import allocation_alternatives
 from haru.engine.podgroup.backtracking_search import BacktrackingSearch
 from haru.engine.podgroup.domain_prefilter import capacity_bounds_of
 from haru.engine.podgroup.domain_totals import DeviceTotals, DomainTotals, free_on
-from haru.engine.podgroup.filter_node import decoded_claims, filters_for_all_passes
+from haru.engine.podgroup.filter_node import decoded_claims, lasting_filters
 from haru.engine.podgroup.multi_class_packing import MemberClass, MultiClassPacking
 from haru.engine.podgroup.placed import Placed
 from haru.engine.podgroup.podgroup_info import PodGroupInfo
@@ -239,7 +239,7 @@ def member_classes(
             key = (pod.shape, demand.shape)
             chosen = classes.get(key)
             if chosen is None:
-                plan = filters_for_all_passes(overlay, pod, demand, options)
+                plan = lasting_filters(overlay, pod, demand, options)
                 chosen = classes[key] = MemberClass(plan, demand) if plan.rejection is None else None
             previous = (pod.shape, demand, chosen) if plain else None
         if chosen is not None:
