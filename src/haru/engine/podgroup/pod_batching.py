@@ -9,7 +9,8 @@ Source: our own; kube-scheduler's opportunistic batching (KEP-5598) has the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable
+from itertools import chain
 
 from haru.engine.dra.allocator.allocation import gather
 from haru.engine.dra.allocator.node_devices import NodeDevices
@@ -23,7 +24,6 @@ from haru.engine.podgroup.placed import Placed, assume
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.partition import WHOLE
 from haru.engine.state.pod_info import PodInfo
-from haru.kube.meta import Obj
 
 
 class PodBatch:
@@ -54,8 +54,8 @@ class PodBatch:
         self._classes: dict[str, Hashable] = {}
         """By name: a key of each node that took a pod, equal for nodes that equal pods cannot tell apart."""
         self._last_node: str | None = None
-        self._waiting: list[Placed] = []
-        """Placements that the overlay lacks, but for its `changes`."""
+        self._waiting: dict[str, list[Placed]] = {}
+        """By node: placements that the overlay lacks, but for its `changes`."""
         self._change_count = len(overlay.changes)
 
     @property
@@ -82,10 +82,13 @@ class PodBatch:
     def settle(self) -> None:
         """Let the overlay assume all that was placed."""
         if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for placed in waiting:
-                assume(self._overlay, placed, local=True)
-            self._change_count = len(self._overlay.changes)
+            self._settle(list(self._waiting))
+
+    def _settle(self, nodes: Iterable[str]) -> None:
+        """Let the overlay assume what was placed on some nodes."""
+        for placed in chain.from_iterable([self._waiting.pop(name, ()) for name in nodes]):
+            assume(self._overlay, placed, local=True)
+        self._change_count = len(self._overlay.changes)
 
     def _update_node(self, name: str, demand: DeviceDemand) -> None:
         """Update the node that the last member was placed on. Raises AllocationError."""
@@ -93,7 +96,7 @@ class PodBatch:
         feasibility.summary = None
         known = feasibility.next_results.get(node_class)
         if known is None:
-            self.settle()
+            self._settle((name,))
             self._filter_results.refilter(feasibility, self._first, demand, name)
             if name in feasibility.undecided:
                 return
@@ -136,14 +139,17 @@ class PodBatch:
         if self._options.recorder is not None:
             scored(feasibility)
         candidate = feasibility.candidates[name]
-        allocated, local = self._allocations(name, candidate)
+        allocated, local = candidate.allocations, not candidate.allocations
+        if candidate.answer is not None:
+            devices, local = self._node_devices.get(name) or self._devices_on(name)
+            allocated = candidate.answer.results_alike(devices, self._options.new_share_id)
         # A batch has no pods with other claims than those to allocate.
         placed = Placed(pod, demand, name, tuple(zip(demand.pending, allocated, strict=True)), ())
         self._last_node = name
         if name not in self._classes:
             self._classes[name] = self._class_of(name, candidate)
-        if local or not allocated:
-            self._waiting.append(placed)
+        if local:
+            self._waiting.setdefault(name, []).append(placed)
             # What follows the nodes on other overlays has to look at this one again, whether it is settled or not.
             overlay.changes.append(name)
             self._change_count += 1
@@ -154,24 +160,19 @@ class PodBatch:
             self._change_count = len(overlay.changes) if None not in new else -1
         return placed
 
-    def _allocations(self, name: str, candidate: FeasibleNode) -> tuple[Sequence[Obj], bool]:
-        """Return a candidate's allocations, and whether only its node sees the devices. Raises AllocationError."""
-        if candidate.answer is None:
-            return candidate.allocations, False
-        known = self._node_devices.get(name)
-        if known is None:
-            snapshot, features = self._overlay.snapshot, self._options.features
-            view = NodeView(name, snapshot.nodes[name].labels)
-            classified = classified_nodes_of(snapshot.classified_nodes, name)
-            sees_all = features.PartitionableDevices and snapshot.devices.partition is WHOLE
-            if classified is not None and sees_all and len(classified.views) == 1:
-                known = NodeDevices(classified.views, view, features), True
-            else:
-                views = gather(snapshot.devices, view, features)
-                known = NodeDevices(views, view, features), not [view for view in views if not view.confined]
-            self._node_devices[name] = known
-        devices, local = known
-        return candidate.answer.results_alike(devices, self._options.new_share_id), local
+    def _devices_on(self, name: str) -> tuple[NodeDevices, bool]:
+        """Return the devices that a node sees, and whether it alone does. Raises AllocationError."""
+        snapshot, features = self._overlay.snapshot, self._options.features
+        view = NodeView(name, snapshot.nodes[name].labels)
+        classified = classified_nodes_of(snapshot.classified_nodes, name)
+        sees_all = features.PartitionableDevices and snapshot.devices.partition is WHOLE
+        if classified is not None and sees_all and len(classified.views) == 1:
+            known = NodeDevices(classified.views, view, features), True
+        else:
+            views = gather(snapshot.devices, view, features)
+            known = NodeDevices(views, view, features), not [view for view in views if not view.confined]
+        self._node_devices[name] = known
+        return known
 
 
 def _owners(pod: PodInfo) -> object:
