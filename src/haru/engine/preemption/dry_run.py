@@ -20,7 +20,7 @@ from haru.engine.state.decision import GroupKey
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.podgroup_state import PodGroupState
-from haru.engine.state.reserved_for import POD_GROUPS, PODS, consumer_key, freed, is_kept, kept_by_groups, sole_user
+from haru.engine.state.reserved_for import POD_GROUPS, PODS, consumer_key, freed, is_kept, kept_by_groups, sole_users
 from haru.kube.meta import Obj
 
 
@@ -153,11 +153,15 @@ def _claims_without(base: Snapshot, pods: Sequence[PodInfo]) -> tuple[dict[str, 
     free: list[str] = []
     paths, uids = _claims_of(base, pods), {pod.key.uid for pod in pods if pod.key.uid}
     uids.difference_update([pod.key.uid for pod, _ in promised_members(base, pods)])
+    found = values_of(base.claims, paths)
+    users = sole_users(found)
+    if uids.issuperset(users):  # as mostly; then all of them exist
+        return dict(zip(paths, map(freed, filter(None, found)), strict=True)), list(paths)
     state: _State | None = None
-    for path, claim in zip(paths, values_of(base.claims, paths), strict=True):
+    for path, claim, user in zip(paths, found, users, strict=True):
         if claim is None:
             continue
-        if sole_user(claim) not in uids:
+        if user not in uids:
             state = state or _State(EvictionDryRun(base, [pods]), b"\x01")
             if not state.frees(path):
                 claims[path] = state.claim(path)

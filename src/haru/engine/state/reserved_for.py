@@ -23,6 +23,8 @@ from haru.kube.meta import Obj
 PODS, POD_GROUPS = "pods", "podgroups"
 _KEPT = "kept"
 _NAME_KEY = "metadata.name"
+_USE = frozenset({"allocation", "reservedFor", "devices"})
+"""What a claim's status says of its use."""
 _STATUS, _RESERVED_FOR, _RESOURCE, _UID = map(itemgetter, ("status", "reservedFor", "resource", "uid"))
 
 
@@ -129,7 +131,7 @@ def pinned_node(allocation: Obj) -> str | None:
 def freed(claim: Obj) -> Obj:
     """The claim as it is once nobody uses it any more: without allocation and reservations."""
     status = claim.get("status") or {}
-    kept = {key: value for key, value in status.items() if key not in ("allocation", "reservedFor", "devices")}
+    kept = {} if status.keys() <= _USE else {key: value for key, value in status.items() if key not in _USE}
     return {**claim, "status": kept}
 
 
