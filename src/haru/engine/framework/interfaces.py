@@ -199,8 +199,10 @@ Weighed = Sequence[tuple[Sequence[FilterFailure], int]]
 
 def weighed(refusals: Collection[Sequence[FilterFailure]]) -> Weighed:
     """Count equal refusals by identity: nodes of one equivalence class share the object."""
-    numbers = list(map(id, refusals))
-    counts, said = Counter(numbers), dict(zip(numbers, refusals, strict=True))
+    said = dict(zip(map(id, refusals), refusals, strict=True))
+    if len(said) == 1:  # as often: all nodes lack the same
+        return [(failures, len(refusals)) for failures in said.values()]
+    counts = Counter(map(id, refusals))
     return [(said[number], count) for number, count in counts.items()]
 
 

@@ -132,10 +132,13 @@ def _preempt(snapshot: Snapshot, refused: Decision, preemptor: Preemptor) -> Dec
 def members_of(snapshot: Snapshot, pods: Sequence[Obj]) -> list[PodInfo]:
     """Return the pods to decide, in scheduling order."""
     waiting: list[PodInfo] = []
-    for obj, known in zip(pods, values_of(snapshot.pods, map(namespaced_name, pods)), strict=True):
-        info = known if known is not None and known.obj is obj and not known.node else PodInfo.of(obj)
-        placed = info.node or (known is not info and known is not None and known.node and known.key.uid == info.key.uid)
-        if not (placed or info.terminal or info.deleting):
+    for obj, known in zip(pods, values_of(snapshot.pods, [*map(namespaced_name, pods)]), strict=True):
+        info = known
+        if info is None or info.obj is not obj or info.node:
+            info = PodInfo.of(obj)
+            if known is not None and known.node and known.key.uid == info.key.uid:
+                continue  # it has a place by now
+        if not (info.node or info.terminal or info.deleting):
             waiting.append(info)
     # Equal pods share the parsed parts of the first one, also in the next decision.
     last: list[PodInfo] = snapshot.decision_cache.get_or_compute("last pod", None, list)

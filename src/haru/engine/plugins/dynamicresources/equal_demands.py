@@ -86,25 +86,25 @@ def _own_claims(
     overlay: Overlay, pods: Sequence[PodInfo], like: Sequence[ClaimUse]
 ) -> list[tuple[ClaimUse, ...]] | None:
     """Return the claims of each pod, which have yet to be allocated; None unless they are like these."""
-    entries = [(pod, entry) for pod in pods for entry in pod.claims]
-    names = [claim_name(pod, entry) for pod, entry in entries]
-    paths = [f"{pod.key.namespace}/{name}" for (pod, _), name in zip(entries, names, strict=True)]
+    entries = [(pod, entry.claim_name or claim_name(pod, entry)) for pod in pods for entry in pod.claims]
+    paths = [f"{pod.key.namespace}/{name}" for pod, name in entries]
     in_flight = overlay.snapshot.claim_index.in_flight
     if (overlay.allocates and any(map(overlay.allocation, paths))) or (
         in_flight and any(p in in_flight for p in paths)
     ):
         return None
-    claims = [claim for claim in values_of(overlay.snapshot.claims, paths) if claim is not None]
-    if None in names or len(claims) < len(paths):
-        return None
+    claims = list(filter(None, values_of(overlay.snapshot.claims, paths)))
+    if len(claims) < len(paths):
+        return None  # some do not exist, or have no name yet, for no claim is named None
     if [*map(_SPEC, claims)] != [other.claim.get("spec") for other in like] * len(pods):
         return None
+    made = [not entry.claim_name for entry in pods[0].claims] * len(pods)
     uses: list[ClaimUse] = []
-    for (pod, entry), path, claim in zip(entries, paths, claims, strict=True):
+    for (pod, _), path, claim, is_made in zip(entries, paths, claims, made, strict=True):
         status = claim.get("status")
         if (status and status.get("allocation")) or claim["metadata"].get("deletionTimestamp"):
             return None
-        if not entry.claim_name and controller_uid_of(claim) != pod.key.uid:
+        if is_made and controller_uid_of(claim) != pod.key.uid:
             return None  # it was made from a template, for another pod
         uses.append(ClaimUse(path, claim, consumer(pod, None)))
     return list(zip(*[iter(uses)] * len(like), strict=True))
