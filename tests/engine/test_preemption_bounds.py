@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from engine_objects import Obj, options, pod
+from engine_objects import Obj, options, pod, pod_group
 from engine_objects import node as a_node
 
 from haru.engine.podgroup import decide
@@ -23,14 +23,17 @@ NODES = 230
 
 
 def full_cluster(rng: random.Random) -> list[Obj]:
-    """Nodes of 8 cpu, each full of pods of few priorities and few start times."""
-    objects: list[Obj] = []
+    """Nodes of 8 cpu, each full of pods of few priorities and few start times, some in groups that go as a whole."""
+    priorities = (3, 4, 5)
+    objects = [pod_group(f"g{n}", 1, priority=n % 3 + 3, disruptionMode="PodGroup") for n in range(3 * NODES)]
     for number in range(NODES):
         name, left = f"n{number:03}", 8
         objects.append(a_node(name))
         while left:
             cpu = rng.choice([size for size in (1, 2, 3) if size <= left])
-            one = pod(f"p{number}-{left}", cpu=str(cpu), node=name, priority=rng.choice((3, 4, 5)))
+            priority = rng.choice(priorities)
+            group = f"g{rng.randrange(NODES) * 3 + priority - 3}" if rng.random() < 0.4 else ""
+            one = pod(f"p{number}-{left}", cpu=str(cpu), node=name, group=group, priority=priority)
             one["status"]["startTime"] = f"2026-11-20T10:00:0{rng.randrange(3)}Z"
             objects.append(one)
             left -= cpu
@@ -79,3 +82,19 @@ def test_choice_with_bounds_equals_choice_among_the_victims_of_every_node(
     for one, decision in zip(asked, found, strict=True):
         assert preempt(literal, *one) == decision
     assert any(decision.evictions for decision in found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_group_of_one_pod_that_started_later_than_other_victims_is_evicted(seed: int) -> None:
+    running = [
+        ("early", "", "2", "n0", "10:00:00"),
+        ("late", "whole", "6", "n0", "10:00:02"),
+        ("middle", "", "8", "n1", "10:00:01"),
+    ]
+    objects = [a_node("n0"), a_node("n1"), pod_group("whole", 1, priority=3, disruptionMode="PodGroup")]
+    for name, group, cpu, place, start in running:
+        one = pod(name, cpu=cpu, group=group, node=place, priority=3)
+        one["status"]["startTime"] = f"2026-11-20T{start}Z"
+        objects.append(one)
+    found = preempt(SchedulerCache.of(objects), 5, 4, seed)
+    assert [eviction.pod.name for eviction in found.evictions] == ["late"]

@@ -41,7 +41,7 @@ from haru.engine.preemption.node_candidates import NodeCandidates
 from haru.engine.preemption.node_counter import NodeCounter
 from haru.engine.preemption.node_occupancy import NodeOccupancies
 from haru.engine.preemption.nominated_placements import with_nominated_pods
-from haru.engine.preemption.podgroup_preemption import Search, after_pending_evictions
+from haru.engine.preemption.podgroup_preemption import Search, Victims, after_pending_evictions
 from haru.engine.preemption.victim_index import VictimIndex
 from haru.engine.state.cache import SchedulerCache, Snapshot
 from haru.engine.state.cow_map import CowMap, Patched
@@ -145,8 +145,8 @@ def test_victims_by_counts_equal_those_by_the_rule_in_long_runs(block: int) -> N
     assert sum(count for seed in seeds for count in compared(seed)) > 0
 
 
-def test_node_that_is_known_to_exceed_a_cost_is_a_candidate_that_costs_no_less_than_its_least_unit() -> None:
-    nothing, found, refused, partly = (0, -1, 0, 0), 0, 0, 0
+def test_node_that_is_known_to_be_no_better_is_a_candidate_that_costs_no_less_than_its_least_unit() -> None:
+    nothing, found, refused, partly = Victims((), 0, ()), 0, 0, 0
     for seed in range(40):
         world = World(seed)
         # A pod that is assumed, and so not to be evicted, leaves nothing of its node.
@@ -165,10 +165,11 @@ def test_node_that_is_known_to_exceed_a_cost_is_a_candidate_that_costs_no_less_t
             preemptor = Preemptor(info, node_sets(snapshot, info))
             search = Search(snapshot, preemptor)
             candidates = NodeCandidates(snapshot, preemptor, search, {})
+            names = list(filter(candidates.has_units, snapshot.node_names))
             if seed % 2:
-                candidates.look_at(snapshot.node_names)
-            for name in filter(candidates.has_units, snapshot.node_names):
-                exceeds, candidate = candidates.exceeds(name, nothing), candidates.candidate(name)
+                candidates.look_at(names)
+            for name in names:
+                exceeds, candidate = candidates.is_no_better(name, nothing), candidates.candidate(name)
                 of_pod, units = candidates.units(name), VictimIndex.of(snapshot, groups=True).units_on(name)
                 victims = search.victims_in(ReprieveOrder(tuple(of_pod)), name)
                 assert (candidate is None) is (victims is None), seed

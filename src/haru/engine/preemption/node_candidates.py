@@ -9,6 +9,7 @@ Source: KEP-268 (how nodes compare); the bound is our own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from haru.engine.dra.errors import AllocationError
@@ -47,7 +48,7 @@ class NodeCandidates:
         self._search = search
         self._index = VictimIndex.of(base, groups=preemptor.info.options.gates.groups)
         self._units_on: dict[str, tuple[DisruptionUnit, ...]] = {}
-        """By node that was looked at: what the index tells of it."""
+        """By node that may have units to evict: what the index tells of it."""
         self._filters_units = bool(preemptor.info.options.preemption.minimum_run_time)
         self._reorders = bool(search.evicted or base.objects("PodDisruptionBudget"))
         # Steps are those of all units on a node, in the order of their importance.
@@ -65,19 +66,24 @@ class NodeCandidates:
         """Tell whether the pod may evict something on a node."""
         if self._filters_units:
             return bool(self.units(node))
-        units = self._units_on.get(node) or self._index.units_on(node)
+        units = self._units_on[node] = self._index.units_on(node)
         return bool(units) and units[-1].priority < self._priority
 
-    def exceeds(self, node: str, cost: Cost) -> bool:
-        """Tell whether a node is known to be a candidate that costs more than this, by its least important unit alone.
+    def look_at(self, nodes: Sequence[str]) -> None:
+        """Look together at what the other methods have to know of nodes of which `has_units` is true."""
+        if self._counter is not None and not self._reorders:
+            self._counter.look_at({node: self._units_on[node] for node in nodes})
+
+    def is_no_better(self, node: str, best: Victims) -> bool:
+        """Tell whether a node is known to be a candidate, but not the best, by its least important units alone.
 
         It is where the pod fits without all that it may evict there, as far as counts tell: no step is looked for.
         """
         if self._counter is None or self._reorders:
             return False
-        units = self._units_on.get(node) or self._index.units_on(node)
+        units = self._units_on[node]
         try:
-            if units[-1].cost <= cost:
+            if _may_be_better(units, best):
                 return False
             if units[0].priority < self._priority:
                 return self._counter.fits_when_empty(node, units)
@@ -85,19 +91,11 @@ class NodeCandidates:
         except (AllocationError, OutOfBudgetError):
             return False
 
-    def look_at(self, nodes: Sequence[str]) -> None:
-        """Look together at what the other methods have to know of these nodes."""
-        found, priority = self._index.units_on_each(nodes), self._priority
-        self._units_on.update(found)
-        if self._counter is not None and not self._reorders:
-            lesser = {node: units for node, units in found.items() if units and units[-1].priority < priority}
-            self._counter.look_at(lesser)
-
     def candidate(self, node: str) -> NodeCandidate | None:
         """Return a node as a candidate; None if evictions do not make the pod fit. Raises UnansweredError."""
         order = reprieve_order(self._base, self.units(node), self._search.evicted) if self._reorders else None
         if self._counter is not None and (order is None or not order.guarded):
-            units = self._units_on.get(node) or self._index.units_on(node)
+            units = self._units_on[node]
             some_stay = units[0].priority >= self._priority
             if some_stay and self._counter.fits_below(node, units, self._priority) is False:
                 return None
@@ -129,3 +127,12 @@ class NodeCandidates:
         victims = self._search.victims_in(rest, node)
         assert victims is not None, "the pod fits without the first unit and all less important ones"
         return victims
+
+
+def _may_be_better(units: Sequence[DisruptionUnit], best: Victims) -> bool:
+    """Tell whether victims among the units on a node may cost less than these, or have started later if they do not."""
+    least = units[-1].cost
+    if least != best.cost:
+        return least < best.cost
+    # One unit alone costs as little, for several have more pods. Those that do are next to each other.
+    return any(unit.started > best.started for unit in takewhile(lambda unit: unit.cost == least, reversed(units)))

@@ -10,9 +10,9 @@ Source: KEP-268 (default preemption, as 1.36 behaves), KEP-5710 (units); devices
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from zlib import crc32
 
 from haru.engine.framework.interfaces import FilterFailure, counted_message, weighed
@@ -48,8 +48,8 @@ STILL_NOT = "still not schedulable"
 _ENOUGH_PERCENT = 10
 _ENOUGH = 100
 """Limits on the number of candidate nodes, absolute and in percent of all (KEP-268's defaults)."""
-_TOGETHER = _ENOUGH // 2
-"""So many nodes are looked at together."""
+_LEAST_TOGETHER, _MOST_TOGETHER = 5, 50
+"""How many nodes are looked at together."""
 _TOLD = 20
 """Up to so many nodes are asked what refuses the pod there after all evictions, which only the message says."""
 _CLUSTER_WIDE_FAILURES = frozenset(
@@ -115,8 +115,13 @@ def _best(
     best: Victims | None = None
     found, guarded = 0, True
     enough = max(_ENOUGH, len(base.node_names) * _ENOUGH_PERCENT // 100)
-    for name in _nodes_with_units(base, preemptor, candidates, refusals, texts):
-        if best is not None and candidates.exceeds(name, best.cost):
+
+    def missing() -> int:
+        return enough - found
+
+    nodes = _nodes_with_units(base, preemptor, candidates, refusals, texts)
+    for name in _looked_at(nodes, candidates, missing):
+        if best is not None and candidates.is_no_better(name, best):
             guarded = False
         else:
             try:
@@ -155,23 +160,23 @@ def _nodes_with_units(
     start = crc32(f"{preemptor.info.options.seed}/{pod.key.path}".encode()) % max(1, len(names))
     last: Sequence[FilterFailure] = ()
     is_helpful = False
-    ordered = candidates.nodes_with_units((*names[start:], *names[:start]))
-    for begin in range(0, len(ordered), _TOGETHER):
-        helpful: list[str] = []
-        for name in ordered[begin : begin + _TOGETHER]:
-            failures = refusals.get(name, ())
-            if failures is not last:  # equal nodes share them
-                last, is_helpful = failures, _is_helpful(failures)
-            if is_helpful:
-                helpful.append(name)
-            else:
-                texts[name] = (NOT_HELPFUL,)
-        candidates.look_at(helpful)
-        for name in helpful:
-            if candidates.has_units(name):
-                yield name
-            else:
-                texts[name] = (NO_VICTIMS,)
+    for name in candidates.nodes_with_units((*names[start:], *names[:start])):
+        failures = refusals.get(name, ())
+        if failures is not last:  # equal nodes share them
+            last, is_helpful = failures, _is_helpful(failures)
+        if not is_helpful:
+            texts[name] = (NOT_HELPFUL,)
+        elif candidates.has_units(name):
+            yield name
+        else:
+            texts[name] = (NO_VICTIMS,)
+
+
+def _looked_at(nodes: Iterator[str], candidates: NodeCandidates, missing: Callable[[], int]) -> Iterator[str]:
+    """Yield nodes once they were looked at, many together, but not many more than candidates are `missing`."""
+    while together := list(islice(nodes, min(_MOST_TOGETHER, max(_LEAST_TOGETHER, missing())))):
+        candidates.look_at(together)
+        yield from together
 
 
 def _tell_what_is_left(
