@@ -8,7 +8,7 @@ Source: our own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from operator import floordiv, ge, methodcaller
 from weakref import ref
@@ -228,7 +228,9 @@ class SingleClassCapacity:
             self.full_kinds.clear()
         self.full_kinds[kind] = fits
 
-    def fits_without(self, kind: NodeKind, info: NodeInfo, pods: Collection[PodInfo], freed: int) -> bool | None:
+    def fits_without(
+        self, kind: NodeKind, info: NodeInfo, freed: int, pods: Callable[[], Collection[PodInfo]]
+    ) -> bool | None:
         """Tell whether a full node takes a member without some pods, which frees so many devices; None if unknown."""
         spec_kind, node_device_class = kind
         free, results = node_device_class.free, self._results
@@ -245,7 +247,9 @@ class SingleClassCapacity:
         if served is None or not served.count:
             return None
         amounts = self.free_of(info)
-        self.add(amounts, pods)
+        if all(map(ge, amounts, self._amounts)):
+            return True
+        self.add(amounts, pods())
         return all(map(ge, amounts, self._amounts))
 
     def _find(

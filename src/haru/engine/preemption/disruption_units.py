@@ -187,11 +187,12 @@ def _promised(snapshot: Snapshot, key: GroupKey, priority: int) -> tuple[PodInfo
 
     They are assumed in their places, but pending. Those that the priority of a nomination keeps are not among them.
     """
-    if has_quorum(snapshot, key, snapshot.pod_group(key)):
+    unscheduled = snapshot.group_state(key).unscheduled
+    if not unscheduled or has_quorum(snapshot, key, snapshot.pod_group(key)):
         return ()
     nominations = snapshot.pod_index.nominations
     found = []
-    for path in sorted(snapshot.group_state(key).unscheduled):
+    for path in sorted(unscheduled):
         pod = snapshot.pods.get(path)
         if pod is None or not pod.node:
             continue

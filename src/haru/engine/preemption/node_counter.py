@@ -6,6 +6,8 @@ Source: our own.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 from haru.engine.dra.allocated_state import PoolUse
@@ -26,6 +28,7 @@ from haru.engine.state.cache import Snapshot
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
 
+_UID = attrgetter("key.uid")
 _MAX_NODE_SETS = 8
 _MAX_TIMELINES = 16
 """Of all classes: each keeps the pods that were on its nodes, until it is asked for again."""
@@ -164,11 +167,12 @@ class NodeCounter:
         unknown = {name: units for name, units in nodes.items() if name not in seen or seen[name].units is not units}
         if not unknown:
             return
-        seen.update({name: _Seen(units) for name, units in unknown.items()})
         for name, info, classified in self._occupancies.free_without_pods(self._base, list(unknown)):
-            units = unknown[name]
-            if sum([1 if unit.group is None else len(unit.on(name)) for unit in units]) >= len(info.pods):
-                seen[name] = _Seen(units, info, classified.uses, (info.spec.kind, classified.node_device_class))
+            if _have_all_pods(unknown[name], info):
+                kind = info.spec.kind, classified.node_device_class
+                seen[name] = _Seen(unknown.pop(name), info, classified.uses, kind)
+        for name, units in unknown.items():
+            seen[name] = _Seen(units)
 
     def fits_when_empty(self, node: str, units: Sequence[DisruptionUnit]) -> bool:
         """Tell whether a full node is known to take a member once all `units` of the index on it are removed."""
@@ -191,9 +195,11 @@ class NodeCounter:
         below = [unit for unit in units if unit.priority < priority]
         known = self._fits_below.get(node)
         if known is None or known[0] is not units or known[1] != len(below):
-            pods = [pod for unit in below for _, pod in unit.on(node)]
-            freed = self._occupancies.freed_devices(seen.uses, {pod.key.uid for pod in pods})
-            fits = self._counter.fits_without(seen.kind, seen.info, pods, freed)
+            uids = set(map(_UID, chain.from_iterable([unit.pods for unit in below])))
+            freed = self._occupancies.freed_devices(seen.uses, uids)
+            fits = self._counter.fits_without(
+                seen.kind, seen.info, freed, lambda: [pod for unit in below for _, pod in unit.on(node)]
+            )
             known = self._fits_below[node] = units, len(below), fits
         return known[2]
 
@@ -202,8 +208,7 @@ class NodeCounter:
         if self.count_by_arithmetic(node) != 0:
             return False
         occupancy = self._occupancies.occupancy(self._base, node)
-        pods = sum([1 if unit.group is None else len(unit.on(node)) for unit in units])
-        if pods < len(occupancy.info.pods):
+        if not _have_all_pods(units, occupancy.info):
             return False
         return self._occupancies.frees_all(self._base, occupancy) and self._counter.count_when_empty(occupancy) > 0
 
@@ -273,3 +278,8 @@ class NodeCounter:
             self._dry_run.removed = self._removed
             self._capacity.use_dry_run(self._dry_run)
         return self._capacity.count(name)
+
+
+def _have_all_pods(units: Sequence[DisruptionUnit], info: NodeInfo) -> bool:
+    """Tell whether all pods on a node are of these units, each of which has some there."""
+    return len(units) >= len(info.pods) or sum([len(unit.on(info.name)) for unit in units]) >= len(info.pods)

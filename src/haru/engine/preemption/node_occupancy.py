@@ -126,12 +126,13 @@ class NodeOccupancies:
         changed.update(_nodes_of(now.devices, pools))
         written = written_since(now.claims, mark_of(before.claims))
         claims = self._on.keys() & (differing(now.claims, before.claims) if written is None else written)
-        for path in claims:
-            # Most are on nodes that have changed anyway, and are not compared.
-            if self._on[path] in changed or now.claims.get(path) is not before.claims.get(path):
-                changed.add(self._on.pop(path))
-                del self._users[path]
-                changed |= self._also_on.pop(path, set())
+        # Most are on nodes that have changed anyway, and are not compared.
+        gone = [p for p in claims if self._on[p] in changed or now.claims.get(p) is not before.claims.get(p)]
+        changed.update(map(self._on.pop, gone))
+        for path in gone:
+            del self._users[path]
+        for path in self._also_on.keys() & gone:
+            changed |= self._also_on.pop(path)
         for name in changed:
             self.known.pop(name, None)
         self.changes.add(changed)
@@ -230,11 +231,12 @@ class NodeOccupancies:
         """Follow the claims that hold devices of some nodes."""
         on, unknown = self._on, list[str]()
         for name, _, _, claims in nodes:
-            if on.keys().isdisjoint(claims):
-                on.update(dict.fromkeys(claims, name))
-                unknown += claims
-            else:
-                self._follow(base, name, claims)
+            new = claims if on.keys().isdisjoint(claims) else claims.difference(on)
+            for claim in claims - new if new is not claims else ():
+                if on[claim] != name:
+                    self._also_on[claim].add(name)
+            on.update(dict.fromkeys(new, name))
+            unknown += new
         self._users.update(zip(unknown, sole_users(values_of(base.claims, unknown)), strict=True))
 
     def _follow(self, base: Snapshot, name: str, claims: Collection[str]) -> None:

@@ -89,11 +89,6 @@ class VictimIndex:
             found = self._known_on[node] = tuple(units)
         return found
 
-    def units_on_each(self, nodes: Iterable[str]) -> dict[str, tuple[DisruptionUnit, ...]]:
-        """Return `units_on` of each node."""
-        known = self._known_on
-        return {node: known.get(node) or self.units_on(node) for node in nodes}
-
     def least_rank_on(self, node: str) -> Rank | None:
         """Return the rank of the least important unit with a pod on a node; None without any."""
         known = self._least.get(node)
@@ -180,7 +175,9 @@ class VictimIndex:
         if unit.group is None:
             self._single.setdefault(unit.pods[0].node, []).append(unit)
             return
-        nodes = frozenset((*_nodes_of(base, unit.group), *unit.nodes))
+        nodes = frozenset(unit.nodes)
+        if len(unit.pods) < base.group_state(unit.group).scheduled_count:
+            nodes |= _nodes_of(base, unit.group)
         self._whole[unit.group] = unit, nodes
         for name in nodes:
             self._whole_on.setdefault(name, set()).add(unit.group)
