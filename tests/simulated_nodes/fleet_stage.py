@@ -11,8 +11,9 @@ from typing import Any
 from in_memory_client import InMemoryClient, named
 
 from haru.clock import Clock
+from haru.simulated_nodes.claim_preparation import CLAIMS
 from haru.simulated_nodes.fleet import Fleet, FleetOptions
-from haru.simulated_nodes.pod_workers import CLAIMS, PODS
+from haru.simulated_nodes.pod_workers import PODS
 
 Obj = dict[str, Any]
 

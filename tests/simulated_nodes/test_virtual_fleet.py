@@ -7,10 +7,11 @@ from fleet_stage import Stage
 
 from haru.kube.errors import StatusError
 from haru.kube.meta import get_condition
+from haru.simulated_nodes.claim_preparation import CLAIMS
 from haru.simulated_nodes.claims import preparation_problem
 from haru.simulated_nodes.fleet import FleetOptions
 from haru.simulated_nodes.nodes import LEASES, NODES
-from haru.simulated_nodes.pod_workers import CLAIMS, PODS
+from haru.simulated_nodes.pod_workers import PODS
 
 Obj = dict[str, Any]
 

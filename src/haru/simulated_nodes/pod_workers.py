@@ -25,12 +25,13 @@ from haru.kube.meta import Obj, get_condition, is_being_deleted, key_of, name_of
 from haru.kube.names import format_time
 from haru.kube.node_admission import Shortage
 from haru.kube.node_preemption import MESSAGE, PREEMPTING
-from haru.kube.pod_claims import FAILED_PREPARE, NotPrepared, check_claim, claim_keys, pod_claims
+from haru.kube.pod_claims import FAILED_PREPARE, NotPrepared, claim_keys
 from haru.kube.simulated_files import PodSources, volume_problem
 from haru.simulated_nodes import containers
 from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes.addresses import PodAddresses
-from haru.simulated_nodes.claims import PreparedClaims, preparation_problem
+from haru.simulated_nodes.claim_preparation import ClaimPreparation
+from haru.simulated_nodes.claims import PreparedClaims
 from haru.simulated_nodes.deferred_resizes import DeferredResizes
 from haru.simulated_nodes.events import PodEvents
 from haru.simulated_nodes.nodes import SimulatedNode
@@ -45,10 +46,7 @@ _BY_NODE: Final = "node"
 _BY_CLAIM: Final = "claim"
 _RETRY_SECONDS: Final = 10.0
 _PREPARING: Final = "Failed to prepare dynamic resources: "
-
-
 PODS: Final = known_kind("v1", "Pod")
-CLAIMS: Final = known_kind("resource.k8s.io/v1", "ResourceClaim")
 
 
 class PodWorkers:
@@ -79,19 +77,23 @@ class PodWorkers:
         self._allocations = resize.Allocations()
         self._sources = SourceReader(as_node)
         self._deferred = DeferredResizes()
-        self.prepared = PreparedClaims()
+        self._claims = ClaimPreparation(client, as_node)
         self._pods = Informer(client, PODS, Selection(field_selector="spec.nodeName!="))
         self._pods.add_index(_BY_NODE, lambda pod: (_node_of(pod),))
         self._pods.add_index(_BY_CLAIM, claim_keys)
         self._pods.add_handler(self._pod_added, lambda old, new: self._pod_added(new), self._pod_deleted)
-        self._claims = Informer(client, CLAIMS)
         self._with_claims = with_claims
-        self._claims.add_handler(self._claim_changed, lambda old, new: self._claim_changed(new))
+        self._claims.claims.add_handler(self._claim_changed, lambda old, new: self._claim_changed(new))
+
+    @property
+    def prepared(self) -> PreparedClaims:
+        """Which claims are prepared, and where."""
+        return self._claims.prepared
 
     @property
     def informers(self) -> tuple[Informer, ...]:
         """Return the informers of pods and claims, which the fleet runs."""
-        return (self._pods, self._claims) if self._with_claims else (self._pods,)
+        return (self._pods, self._claims.claims) if self._with_claims else (self._pods,)
 
     async def run(self) -> None:
         """Sync pods until cancelled."""
@@ -137,7 +139,7 @@ class PodWorkers:
         self._deferred.note(_node_of(pod), key_of(pod), waits=False)
         for key in self._preemptions.forget(pod):
             self._queue.add(key)
-        self.prepared.release(uid_of(pod))
+        self._claims.prepared.release(uid_of(pod))
         self._retry_resizes(_node_of(pod))
 
     # -- one pod ------------------------------------------------------------------------------------------------------
@@ -181,7 +183,7 @@ class PodWorkers:
             return left
         pod = self._allocations.allocated(pod)
         try:
-            await self._prepare(pod, node)
+            await self._claims.prepare(pod, node)
         except NotPrepared as obstacle:
             self._recorder.event(pod, "Warning", FAILED_PREPARE, f"{_PREPARING}{obstacle}")
             if not (pod.get("status") or {}).get("containerStatuses"):
@@ -277,35 +279,6 @@ class PodWorkers:
             return None
         return self._allocations.allocated(pod)
 
-    async def _prepare(self, pod: Obj, node: SimulatedNode) -> None:
-        """NodePrepareResources for all claims of the pod: first every check, then the effect."""
-        claims = []
-        for use in pod_claims(pod):
-            claim = self._claims.get(use.name, namespace_of(pod))
-            try:
-                check_claim(pod, use, claim)
-            except NotPrepared:
-                # The watch may be behind the scheduler's write: the server has the last word.
-                claim = await self._read_claim(use.name, namespace_of(pod), node)
-                check_claim(pod, use, claim)
-            if claim is not None:
-                claims.append(claim)
-        if _phase(pod) == "Pending":
-            for claim in claims:
-                problem = preparation_problem(claim, node.failing_devices)
-                if problem and not self.prepared.is_prepared(node.name, claim):
-                    raise NotPrepared(problem)
-        for claim in claims:
-            self.prepared.prepare(node.name, claim, uid_of(pod))
-
-    async def _read_claim(self, name: str, namespace: str, node: SimulatedNode) -> Obj | None:
-        try:
-            return await self._as_node(node.name).get(CLAIMS, name, namespace)
-        except StatusError as error:
-            if error.code == 404:
-                return None
-            raise
-
     async def _keep_running(self, pod: Obj, node: SimulatedNode) -> float | None:
         if uid_of(pod) not in self._admitted:  # it ran before this process did
             self._take(pod)
@@ -393,7 +366,7 @@ class PodWorkers:
     async def _recall_claims(self, pod: Obj, node: SimulatedNode) -> None:
         """Claims of a pod that already runs count as prepared; one that was taken from it does not stop it."""
         try:
-            await self._prepare(pod, node)
+            await self._claims.prepare(pod, node)
         except NotPrepared as obstacle:
             self._recorder.event(pod, "Warning", FAILED_PREPARE, f"{_PREPARING}{obstacle}")
 
