@@ -26,8 +26,8 @@ class Play:
     def __init__(self, api: Caller) -> None:
         self.api = api
 
-    async def create(self) -> None:
-        spec = {"containers": [{"name": "main", "image": "i", "command": ["sh", "-c", SCRIPT]}]}
+    async def create(self, script: str = SCRIPT) -> None:
+        spec = {"containers": [{"name": "main", "image": "i", "command": ["sh", "-c", script]}]}
         answer = await self.api(
             "POST", PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
         )
@@ -152,5 +152,17 @@ def test_follow_of_a_container_that_waits_is_refused() -> None:
         await play.status(state={"waiting": {"reason": "ErrImagePull"}})
         answer = await play.api("GET", f"{PODS}/a/log?follow=true")
         assert answer.status == 400 and "trying and failing to pull image" in answer.json["message"]
+
+    played(work)
+
+
+def test_what_was_printed_in_the_second_of_the_end_is_shown() -> None:
+    async def work(play: Play) -> None:
+        await play.create("sleep 0.4; echo late; sleep 0.2")
+        began = await play.start()
+        await asyncio.sleep(0.7)
+        await play.end(began)
+        assert (await play.api("GET", f"{PODS}/a/log")).body == b"late\n"
+        assert [line for _, line in await lines_of(await play.follow())] == ["late"]
 
     played(work)

@@ -38,7 +38,7 @@ class SimulatedLogStream:
         gone = asyncio.create_task(close_when_gone(request, self._watch))
         try:
             now = self._clock()
-            await self._send(request, self._text.first(self._run.printed(now)))
+            await self._send(request, self._text.first(self._run.printed(now, most=self._text.tail)))
             await self._follow(request, now)
         except Compacted:
             return

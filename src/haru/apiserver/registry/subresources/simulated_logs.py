@@ -20,6 +20,7 @@ from haru.kube.simulated_text import as_printed
 
 _NOT_PULLED = {"ImagePullBackOff": "image can't be pulled", "ErrImagePull": "trying and failing to pull image"}
 _STREAM = {"Stderr"}
+_REST_OF_SECOND = timedelta(microseconds=999_999)
 Line = tuple[datetime, str]
 
 
@@ -32,11 +33,12 @@ class ContainerRun:
     ended: datetime | None
     script: Script
 
-    def printed(self, now: datetime, since: datetime | None = None) -> Sequence[Line]:
-        """The lines until now, only those after `since` if that is given."""
+    def printed(self, now: datetime, since: datetime | None = None, most: int | None = None) -> Sequence[Line]:
+        """The lines until now, only those after `since` if that is given, and only the last ones."""
         until = now if self.ended is None else min(now, self.ended)
         after = -1.0 if since is None else (since - self.began).total_seconds()
         lines = self.script.printed((until - self.began).total_seconds(), after)
+        lines = lines if most is None else lines[max(0, len(lines) - most) :]
         return [(self.began + timedelta(seconds=at), as_printed(text, self.began)) for at, text in lines]
 
     def seconds_to_next(self, now: datetime) -> float | None:
@@ -50,7 +52,7 @@ class LogText:
     """Lines as PodLogOptions want them; `option` reads these by name. Raises StatusError for a malformed one."""
 
     def __init__(self, option: Callable[[str], str], now: datetime) -> None:
-        self._since, self._tail = _since(option, now), _whole(option, "tailLines")
+        self._since, self.tail = _since(option, now), _whole(option, "tailLines")
         self._stamped, self._left = option("timestamps") in ("true", "1"), _whole(option, "limitBytes")
         self._hidden = option("stream") in _STREAM
 
@@ -62,7 +64,7 @@ class LogText:
     def first(self, lines: Sequence[Line]) -> bytes:
         """What is shown of the lines that are there."""
         shown = [line for line in lines if self._since is None or line[0] >= self._since]
-        return self.more(shown if self._tail is None else shown[len(shown) - min(self._tail, len(shown)) :])
+        return self.more(shown if self.tail is None else shown[len(shown) - min(self.tail, len(shown)) :])
 
     def more(self, lines: Iterable[Line]) -> bytes:
         """What is shown of further lines."""
@@ -80,7 +82,8 @@ def simulated_log(
 ) -> bytes:
     """The lines as `kubectl logs` gets them without `-f`. Raises StatusError."""
     run = container_run(pod, container, sources, previous=option("previous") in ("true", "1"))
-    return LogText(option, now).first(run.printed(now)) if run is not None else b""
+    text = LogText(option, now)
+    return text.first(run.printed(now, most=text.tail)) if run is not None else b""
 
 
 def container_run(
@@ -110,7 +113,7 @@ def end_of_run(pod: Obj | None, container: str, restarts: int, now: datetime) ->
     ended = (state.get("terminated") if count == restarts else None) or (status.get("lastState") or {}).get(
         "terminated"
     )
-    return parse_time(ended["finishedAt"]) if ended and count <= restarts + 1 else now
+    return _ended(ended)[1] if ended and count <= restarts + 1 else now
 
 
 def _times(pod: Obj, status: Obj, *, previous: bool) -> tuple[datetime, datetime | None]:
@@ -132,7 +135,8 @@ def _times(pod: Obj, status: Obj, *, previous: bool) -> tuple[datetime, datetime
 
 
 def _ended(terminated: Obj) -> tuple[datetime, datetime]:
-    return parse_time(terminated["startedAt"]), parse_time(terminated["finishedAt"])
+    """When a run began and ended: at the end of the second that its status tells, so that no line is missing."""
+    return parse_time(terminated["startedAt"]), parse_time(terminated["finishedAt"]) + _REST_OF_SECOND
 
 
 def _since(option: Callable[[str], str], now: datetime) -> datetime | None:
