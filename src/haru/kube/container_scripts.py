@@ -18,11 +18,12 @@ from haru.kube import simulation
 from haru.kube.container_restarts import is_sidecar
 from haru.kube.container_shell import ContainerShell
 from haru.kube.meta import Obj
+from haru.kube.shell_output import Ran
 from haru.kube.simulated_files import NO_SOURCES, TERMINATION_LOG, PodSources
 from haru.kube.simulated_text import as_printed, turned
 from haru.kube.simulation import OOM_EXIT_CODE, course, own_setting, setting
 from haru.kube.test_images import image_argv
-from haru.kube.trivial_shell import BUILTINS, OOM_KILLED, Ran
+from haru.kube.trivial_shell import BUILTINS, OOM_KILLED
 
 START_ERROR: Final = "StartError"
 _START_EXIT_CODE: Final = 128
@@ -151,7 +152,7 @@ def _annotated(pod: Obj, container: Mapping[str, Any], script: Script) -> Script
 def termination_message(container: Mapping[str, Any], script: Script, began: datetime) -> str:
     """What a container that ended by its script leaves behind, as its terminationMessagePolicy wants it."""
     if script.message:
-        return script.message.encode()[:_MESSAGE_BYTES].decode(errors="ignore")
+        return as_printed(script.message, began).encode()[:_MESSAGE_BYTES].decode(errors="ignore")
     if container.get("terminationMessagePolicy") != "FallbackToLogsOnError" or not script.exit_code:
         return ""
     lines = script.printed(script.ends_after or 0.0)[-_LOG_LINES:]

@@ -1,6 +1,6 @@
 """The text of a shell script: its commands, words, redirections and loops over words, before any of it is run. Pure.
 
-Source: POSIX sh, as far as `trivial_shell.py` runs it.
+Source: POSIX sh, as far as `shell_interpreter.py` runs it.
 """
 
 from __future__ import annotations
@@ -69,6 +69,18 @@ def parsed(text: str) -> Iterator[tuple[str, list[str]]]:
 def _understood(words: list[str]) -> list[str]:
     """The words; a command that is not understood in place of a substitution."""
     return ["sh"] if any("`" in word or "$(" in word for word in words) else words
+
+
+def stages(words: list[str]) -> Iterator[list[str]]:
+    """The commands of a pipe: the one that prints, then each that its output goes through."""
+    stage = list[str]()
+    for word in words:
+        if word == "|" and stage:
+            yield stage
+            stage = []
+        else:
+            stage.append(word)
+    yield stage or ["sh"]
 
 
 def redirected(words: list[str]) -> tuple[list[str], str, bool]:

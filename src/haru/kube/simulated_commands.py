@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from haru.kube.container_shell import ContainerShell, files_after
 from haru.kube.meta import Obj
+from haru.kube.shell_output import Ran
 from haru.kube.simulated_files import NO_SOURCES, ContainerFiles, PodSources
 from haru.kube.simulation import DOMAIN, EXEC, Answer, exec_answers
-from haru.kube.trivial_shell import SHELLS, Ran
+from haru.kube.trivial_shell import SHELLS
 
 NOT_FOUND: Final = 127
 

@@ -11,21 +11,24 @@ import errno
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from haru.kube.file_history import FILE_MODE, FileHistory
 from haru.kube.meta import Obj
 from haru.kube.pod_environment.environment import ReferencedObjects, expand
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
 from haru.kube.pod_environment.volume_files import OBJECT_SOURCES, Files, Token, files_of, in_memory, is_made_of_objects
+from haru.kube.shell_output import Change
+from haru.kube.simulated_text import shifted
 
 TERMINATION_LOG: Final = "/dev/termination-log"
 _WRITABLE: Final = ("emptyDir", "ephemeral", "persistentVolumeClaim")
 _ALWAYS_THERE: Final = ("/", "/tmp", "/etc", "/dev", "/var", "/root", "/home")
 _LOOPBACK: Final = ("127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback")
 _NAME_SERVER: Final = "10.96.0.10"
-_FILE_MODE, _DIRECTORY_MODE, _OPEN_MODE = 0o644, 0o755, 0o777
+_DIRECTORY_MODE, _OPEN_MODE = 0o755, 0o777
 _ACCOUNT_VOLUME: Final = "kube-api-access-"
 """What admission gives every pod, of objects that are in every namespace."""
 _SET_GID: Final = 0o2000
@@ -68,11 +71,6 @@ class Stat(NamedTuple):
     is_directory: bool = False
 
 
-class _Written(NamedTuple):
-    text: str
-    mode: int
-
-
 class _Mount(NamedTuple):
     path: str
     volume: Mapping[str, Any]
@@ -81,15 +79,25 @@ class _Mount(NamedTuple):
 
 
 class ContainerFiles(MutableMapping[str, str]):
-    """Files by absolute path. Writing raises OSError where the container may not write."""
+    """Files by absolute path. Writing raises OSError where the container may not write.
+
+    `beside` tells, once it is asked for, what others change in shared volumes while the container runs.
+    """
 
     def __init__(
-        self, pod: Obj, container: Mapping[str, Any], sources: PodSources, variables: Mapping[str, str]
+        self,
+        pod: Obj,
+        container: Mapping[str, Any],
+        sources: PodSources,
+        variables: Mapping[str, str],
+        beside: Callable[[], Iterable[Change]] = tuple,
     ) -> None:
+        self.history = FileHistory(beside)
+        self.begins = 0.0
+        """How many seconds after the start of the container that program began which reads and writes."""
         self._pod, self._container, self._sources = {"spec": {}, **pod}, container, sources
         self._mounts = sorted(_mounts(pod, container, variables), key=lambda mount: len(mount.path), reverse=True)
         self._given = _kubelet_files(pod, container)
-        self._written: dict[str, _Written | None] = {}
         self._loaded: dict[str, Files] = {}
         self.user, self.group = user_of(pod, container)
         self._fs_group = (self._pod["spec"].get("securityContext") or {}).get("fsGroup")
@@ -100,7 +108,7 @@ class ContainerFiles(MutableMapping[str, str]):
         text = self._read(path)
         if text is None:
             raise KeyError(path)
-        return text
+        return shifted(text, -self.begins)
 
     def __setitem__(self, path: str, text: str) -> None:
         self.write(path, text)
@@ -110,27 +118,26 @@ class ContainerFiles(MutableMapping[str, str]):
         self._may_write(mount, path)
         if self._read(path) is None:
             raise KeyError(path)
-        self._written[key] = None
+        self.history.write(key, None)
 
     def __iter__(self) -> Iterator[str]:
-        yield from (key for key, one in self._written.items() if one is not None)
+        return self.history.names()
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def write(self, path: str, text: str, mode: int = _FILE_MODE) -> None:
+    def write(self, path: str, text: str, mode: int = FILE_MODE) -> None:
         """Write a file. Raises OSError."""
         mount, key = self._place(path)
         self._may_write(mount, path)
-        before = self._written.get(key)
-        self._written[key] = _Written(text, before.mode if before is not None else mode)
+        self.history.write(key, shifted(text, self.begins), mode)
 
     def stat(self, path: str) -> Stat | None:
         """Mode and owner of a file or directory; None if there is none."""
         mount, key = self._place(path)
-        own = self._written.get(key)
+        own = self.history.get(key)
         group = self._fs_group if mount is not None and self._fs_group is not None else self.group
-        if own is not None:
+        if own is not None and own.text is not None:
             return Stat(own.mode, self.user, group)
         if mount is not None and is_made_of_objects(mount.volume):
             found = self._files(mount).get(self._relative(mount, path))
@@ -145,13 +152,13 @@ class ContainerFiles(MutableMapping[str, str]):
             mode |= _SET_GID if self._fs_group is not None else 0
             mode |= _STICKY if is_volume and in_memory(mount.volume) else 0
             return Stat(mode, 0, self._fs_group or 0, is_directory=True)
-        return Stat(_FILE_MODE) if posixpath.normpath(path) in self._given else None
+        return Stat(FILE_MODE) if posixpath.normpath(path) in self._given else None
 
     def is_missing(self, path: str) -> bool:
         """Whether it is certain that there is no such file."""
         mount, key = self._place(path)
         known = mount is not None and (is_made_of_objects(mount.volume) or "emptyDir" in mount.volume)
-        return self._read(path) is None and (known or key in self._written or path.startswith("/tmp/"))
+        return self._read(path) is None and (known or self.history.get(key) is not None or path.startswith("/tmp/"))
 
     def file_system(self, path: str) -> str:
         """The type of the file system that a path is on."""
@@ -162,20 +169,35 @@ class ContainerFiles(MutableMapping[str, str]):
 
     def volume_files(self) -> dict[str, str]:
         """The written files of volumes that the containers of a pod share, by volume and path."""
-        return {key: one.text for key, one in self._written.items() if one is not None and not key.startswith("/")}
+        return {key: text for key, text in self.history.own() if not key.startswith("/")}
 
     def share(self, files: Mapping[str, str]) -> None:
         """Have what other containers of the pod have written into shared volumes."""
         for key, text in files.items():
-            self._written.setdefault(key, _Written(text, _FILE_MODE))
+            self.history.found(key, text)
+
+    def key(self, path: str) -> str:
+        """The name of a file: the same in all containers that see it in a volume, whatever its path."""
+        return self._place(path)[1]
+
+    def listed(self, path: str) -> list[str] | None:
+        """The names in a directory; None if it is not known what is there."""
+        mount, key = self._place(path)
+        found = self.stat(path)
+        if found is None or not found.is_directory:
+            return None
+        if mount is None and not path.startswith("/tmp"):
+            return None
+        within = "" if key.endswith(":.") else key.partition(":")[2] if mount else key
+        return sorted({name for one in self._names(mount) if (name := _first_below(within, one))})
 
     # -- where a path leads -------------------------------------------------------------------------------------------
 
     def _read(self, path: str) -> str | None:
         mount, key = self._place(path)
-        if key in self._written:
-            own = self._written[key]
-            return None if own is None else own.text
+        own = self.history.get(key)
+        if own is not None:
+            return own.text
         if mount is not None and is_made_of_objects(mount.volume):
             found = self._files(mount).get(self._relative(mount, path))
             return None if found is None else found.data.decode(errors="replace")
@@ -213,12 +235,16 @@ class ContainerFiles(MutableMapping[str, str]):
         if mount is None:
             return False
         within = f"{self._relative(mount, path)}/"
-        name = mount.volume["name"]
-        keys = [key.partition(":")[2] for key, one in self._written.items() if one and key.startswith(f"{name}:")]
-        keys += [f"{one.below}/." for one in self._mounts if one.volume["name"] == name and one.below]
-        if is_made_of_objects(mount.volume):
-            keys += self._files(mount)
-        return any(key.startswith(within) for key in keys)
+        return any(name.startswith(within) for name in self._names(mount))
+
+    def _names(self, mount: _Mount | None) -> list[str]:
+        """The files of a volume, and its directories that are mounted; outside of all, what was written."""
+        if mount is None:
+            return [name for name in self.history.names() if name.startswith("/")]
+        volume = mount.volume["name"]
+        names = [name.partition(":")[2] for name in self.history.names() if name.startswith(f"{volume}:")]
+        names += [f"{one.below}/." for one in self._mounts if one.volume["name"] == volume and one.below]
+        return [*names, *(self._files(mount) if is_made_of_objects(mount.volume) else ())]
 
     def _may_write(self, mount: _Mount | None, path: str) -> None:
         if path in (self._container.get("terminationMessagePath") or TERMINATION_LOG, "/dev/null"):
@@ -229,6 +255,13 @@ class ContainerFiles(MutableMapping[str, str]):
             closed = bool((self._container.get("securityContext") or {}).get("readOnlyRootFilesystem"))
         if closed:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+
+def _first_below(directory: str, name: str) -> str:
+    """What of a name is directly in a directory; nothing for another one, and for hidden names."""
+    inside = not directory or name.startswith(f"{directory}/")
+    first = name[len(directory) :].lstrip("/").partition("/")[0] if inside else ""
+    return "" if first.startswith(".") else first
 
 
 def user_of(pod: Obj, container: Mapping[str, Any]) -> tuple[int, int]:

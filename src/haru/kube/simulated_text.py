@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -16,7 +17,10 @@ _USUAL: Final = "%a %b %e %H:%M:%S %Z %Y"
 _DIRECTIVES: Final = frozenset("aAbBdDeFHIjmMpRsSTuwyYzZ%")
 _MARK: Final = re.compile("\0([^\0]*)\0")
 _CHANGING: Final = re.compile("(\0[^\0]*\0|[0-9]+)")
-_STILL_SECONDS: Final = 1e-6
+STILL_SECONDS: Final = 1e-6
+"""Moments that are no further apart are one, and turns of a loop that differ by no more take equally long."""
+SOME_DAY: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""For the length of a text whose dates are not known yet."""
 _ESCAPE: Final = re.compile(r"\\([\\abefnrtv0xc1-7])")
 _ESCAPED: Final = {
     "\\": "\\", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
@@ -120,20 +124,49 @@ def turned(text: str, turn: int) -> str:
         first, step, *form = found[1].split(":")
         if not form:
             return str(int(first) + turn * int(step))
-        return date_mark(unquote(form[0]), float(first) + turn * float(step))
+        return f"\0{float(first) + turn * float(step)!r}:0.0:{form[0]}\0"
 
     return _MARK.sub(of_turn, text) if "\0" in text else text
+
+
+def from_turn(text: str, turn: int) -> str:
+    """The text of all turns of a loop from this one on, for those who count from there."""
+
+    def begun(found: re.Match[str]) -> str:
+        first, step, *form = found[1].split(":")
+        if not form:
+            return f"\0{int(first) + turn * int(step)}:{step}\0"
+        return date_mark(unquote(form[0]), float(first) + turn * float(step), float(step))
+
+    return _MARK.sub(begun, text) if "\0" in text and turn else text
+
+
+def shifted(text: str, seconds: float) -> str:
+    """The text of one who begins so many seconds earlier, with the same dates."""
+
+    def later(found: re.Match[str]) -> str:
+        at, step, *form = found[1].split(":")
+        return date_mark(unquote(form[0]), float(at) + seconds, float(step)) if form else found[0]
+
+    return _MARK.sub(later, text) if "\0" in text and seconds else text
 
 
 def as_printed(text: str, began: datetime) -> str:
     """The text of a container that began then."""
 
     def written(found: re.Match[str]) -> str:
-        at, _, form = found[1].split(":")
-        moment = began + timedelta(seconds=float(at))
-        return moment.strftime(unquote(form).replace("%s", str(int(moment.timestamp()))))
+        at, _, *form = found[1].split(":")
+        return _dated(form[0], began + timedelta(seconds=float(at))) if form else at
 
-    return _MARK.sub(written, turned(text, 0)) if "\0" in text else text
+    return _MARK.sub(written, text) if "\0" in text else text
+
+
+def _dated(quoted: str, moment: datetime) -> str:
+    form = _unquoted(quoted)
+    return moment.strftime(form.replace("%s", str(int(moment.timestamp()))) if "%s" in form else form)
+
+
+_unquoted: Final = lru_cache(64)(unquote)
 
 
 def _same(parts: Sequence[str]) -> str | None:
@@ -151,6 +184,6 @@ def _common(parts: Sequence[str]) -> str | None:
         return None
     (at, _, form), *later = [part.strip("\0").split(":") for part in parts]
     steps = [float(two) - float(one) for one, two in zip([at, later[0][0]], [one[0] for one in later], strict=True)]
-    if any(one[2] != form for one in later) or abs(steps[0] - steps[1]) > _STILL_SECONDS:
+    if any(one[2] != form for one in later) or abs(steps[0] - steps[1]) > STILL_SECONDS:
         return None
     return date_mark(unquote(form), float(at), steps[0])

@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 
 from haru.kube.container_shell import change_times, run_beside
 from haru.kube.meta import Obj
+from haru.kube.shell_output import Ran
 from haru.kube.simulated_files import NO_SOURCES, PodSources
 from haru.kube.simulation import DOMAIN, Entry, course, is_annotated, setting
 from haru.kube.test_images import probe_failure
-from haru.kube.trivial_shell import Ran
 
 _FIELDS: Final = {"Startup": "startupProbe", "Readiness": "readinessProbe", "Liveness": "livenessProbe"}
 POST_START: Final = "postStart"

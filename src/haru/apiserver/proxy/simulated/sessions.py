@@ -21,10 +21,10 @@ from haru.apiserver.request.http import Request
 from haru.apiserver.streams import OpenStreams
 from haru.event_loop import cancelled
 from haru.kube.meta import Obj, name_of, namespace_of, uid_of
+from haru.kube.shell_output import Printed, Ran
 from haru.kube.simulated_commands import is_interactive, run_in_container
 from haru.kube.simulated_files import NO_SOURCES, PodSources
 from haru.kube.simulated_text import as_printed
-from haru.kube.trivial_shell import Printed, Ran
 from haru.remote_command.channels import ERROR, STDERR, STDOUT, Channels
 from haru.storage import Compacted
 

@@ -1,0 +1,214 @@
+"""The programs of a simulated container that work on files: `cat`, `tail`, `ls`, `wc`, `test`, `cp` and others. Pure.
+
+Each returns its exit code, or None for files and options that nothing is known of.
+Source: busybox, as behaviour.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from haru.kube.shell_interpreter import ShellInterpreter
+from haru.kube.shell_output import Change, Printed, Stopped
+from haru.kube.shell_pipes import counted, line_count, part
+from haru.kube.shell_words import MOST_COMMANDS
+from haru.kube.simulated_files import ContainerFiles
+from haru.kube.simulated_text import SOME_DAY, as_printed, from_turn, has_mark, turned
+
+_COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "-eq": operator.eq, "-ne": operator.ne, "-lt": operator.lt,
+    "-le": operator.le, "-gt": operator.gt, "-ge": operator.ge,
+}  # fmt: skip
+_TESTS: Final = ("-f", "-e", "-d", "-s", "-r", "-z", "-n")
+_NO_SUCH_FILE: Final = "No such file or directory"
+
+
+def run_on_files(shell: ShellInterpreter, files: ContainerFiles, name: str, words: Sequence[str]) -> int | None:
+    """Run a program."""
+    program = _PROGRAMS.get(name)
+    return None if program is None else program(shell, files, words)
+
+
+def _touch(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int:
+    return _each(shell, "touch", words, lambda path: shell.change(path, "", appends=True))
+
+
+def _rm(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int:
+    return _each(shell, "rm", words, lambda path: shell.change(path, None))
+
+
+def _mkdir(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int:
+    def make(path: str) -> None:
+        if files.stat(path) is None:
+            shell.change(f"{path}/.", "")
+
+    return _each(shell, "mkdir", words, make)
+
+
+def _each(shell: ShellInterpreter, name: str, words: Sequence[str], change: Callable[[str], None]) -> int:
+    code = 0
+    for path in words:
+        if path.startswith("-"):
+            continue
+        try:
+            change(path)
+        except OSError as error:
+            shell.say(f"{name}: {path}: {error.strerror}", is_error=True)
+            code = 1
+    return code
+
+
+def _cp(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
+    if len(words) != 2:
+        return None
+    source, target = words
+    if source not in files:
+        if files.stat(source) is not None or not files.is_missing(source):
+            return None
+        shell.say(f"cp: can't stat '{source}': {_NO_SUCH_FILE}", is_error=True)
+        return 1
+    found = files.stat(target)
+    if found is not None and found.is_directory:
+        target = f"{target.rstrip('/')}/{source.rpartition('/')[2]}"
+    elif not target.startswith("/") or target.endswith("/"):
+        return None
+    try:
+        shell.change(target, files[source])
+    except OSError as error:
+        shell.say(f"cp: can't create '{target}': {error.strerror}", is_error=True)
+        return 1
+    return 0
+
+
+def _test(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
+    words = [word for word in words if word not in ("]", "]]")]
+    if len(words) == 3 and words[1] in ("=", "==", "!="):
+        return int((words[0] == words[2]) == (words[1] == "!="))
+    if len(words) == 3 and words[1] in _COMPARISONS and words[0].isdigit() and words[2].isdigit():
+        return int(not _COMPARISONS[words[1]](int(words[0]), int(words[2])))
+    if len(words) != 2 or words[0] not in _TESTS:
+        return None
+    option, path = words
+    if option in ("-z", "-n"):
+        return int(bool(path) == (option == "-z"))
+    found = files.stat(path)
+    if found is None:
+        return 1 if files.is_missing(path) else None
+    if option == "-s":
+        return int(not found.is_directory and not files.get(path))
+    return int({"-f": not found.is_directory, "-d": found.is_directory}.get(option, True) is False)
+
+
+def _cat(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
+    if missing := next((one for one in words if files.is_missing(one)), ""):
+        shell.say(f"cat: can't open '{missing}': {_NO_SUCH_FILE}", is_error=True)
+        return 1
+    return None
+
+
+def _ls(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
+    paths = [word for word in words if word != "-1"]
+    if len(paths) != 1 or paths[0].startswith("-"):
+        return None
+    found = files.stat(paths[0])
+    if found is None:
+        if not files.is_missing(paths[0]):
+            return None
+        shell.say(f"ls: {paths[0]}: {_NO_SUCH_FILE}", is_error=True)
+        return 1
+    names = files.listed(paths[0]) if found.is_directory else [paths[0]]
+    for name in names or ():
+        shell.say(name)
+    return None if names is None else 0
+
+
+def _wc(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
+    options = [word for word in words if word.startswith("-")]
+    paths = [word for word in words if not word.startswith("-")]
+    text = files.get(paths[0]) if len(paths) == 1 else None
+    shown = None if text is None else counted(options, text, paths[0])
+    if shown is not None:
+        shell.say(shown)
+    return None if shown is None else 0
+
+
+def _tail(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
+    rest = [word for word in words if word not in ("-f", "-F")]
+    if len(rest) == len(words):
+        return _part_of_file("tail", shell, files, words)
+    asked = line_count(rest)
+    if asked is None or len(asked[1]) != 1:
+        return None
+    path = asked[1][0]
+    text = files.get(path)
+    if text is None and not files.is_missing(path):
+        return None
+    if text is None:
+        shell.say(f"tail: can't open '{path}': {_NO_SUCH_FILE}", is_error=True)
+        if "-F" not in words:
+            shell.say("tail: no files", is_error=True)
+            return 1
+    else:
+        shell.print_text("".join(part("tail", text.splitlines(keepends=True), asked[0])))
+    _follow(shell, path, text, files.history.later(files.key(path)))
+    raise Stopped
+
+
+def _part_of_file(name: str, shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
+    asked = line_count(words)
+    text = files.get(asked[1][0]) if asked is not None and len(asked[1]) == 1 else None
+    if asked is None or text is None:
+        return None
+    shell.print_text("".join(part(name, text.splitlines(keepends=True), asked[0])))
+    return 0
+
+
+def _follow(shell: ShellInterpreter, path: str, text: str | None, changes: Sequence[Change]) -> None:
+    """Print what is written into a file from now on, when it is written."""
+    now, length = shell.at, None if text is None else _length(text)
+    was_there = text is not None
+    for change, turn in sorted(((one, one.turn_after(now)) for one in changes), key=lambda one: one[0].at_turn(one[1])):
+        if change.text is None:
+            length = None
+            continue
+        shell.at = change.at_turn(turn)
+        if length is None:
+            how = "been replaced" if was_there else "appeared"
+            shell.say(f"tail: {path} has {how}; following end of new file", is_error=True)
+            was_there = True
+        written = from_turn(change.text, turn)
+        if change.appends or length is None:
+            _print_turns(shell, change, turn, written)
+            length = (length or 0) + _length(written)
+            continue
+        # What is written anew is read from where one has come, or from its beginning if it ends before that.
+        before, length = length, _length(written)
+        if length != before:
+            written = written[before:] if length > before and not has_mark(written) else written
+            _print_turns(shell, replace(change, every=0.0), turn, written)
+    shell.at = now
+
+
+def _print_turns(shell: ShellInterpreter, change: Change, turn: int, text: str) -> None:
+    """Print a text at this turn of a change and at all later ones; one by one, if they end."""
+    for line in text.splitlines():
+        if not change.every or math.isinf(change.until):
+            shell.say(line, every=change.every)
+            continue
+        for each in change.turns(shell.at - change.every / 2, change.until, MOST_COMMANDS):
+            shell.lines.append(Printed(change.at_turn(each), turned(line, each - turn)))
+
+
+def _length(text: str) -> int:
+    return len(as_printed(text, SOME_DAY))
+
+
+_PROGRAMS: Final[Mapping[str, Callable[[ShellInterpreter, ContainerFiles, Sequence[str]], int | None]]] = {
+    "touch": _touch, "rm": _rm, "mkdir": _mkdir, "cp": _cp, "test": _test, "[": _test, "[[": _test,
+    "cat": _cat, "ls": _ls, "wc": _wc, "head": partial(_part_of_file, "head"), "tail": _tail,
+}  # fmt: skip

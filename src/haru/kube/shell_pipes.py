@@ -1,0 +1,81 @@
+"""What the output of a simulated command goes through after `|`: `tee`, `cat`, `grep`, `head`, `tail`, `wc`. Pure.
+
+Lines keep their times, so that a pipe of a command that runs on goes on as well, where it takes line by line.
+Source: busybox, as behaviour.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+from haru.kube.shell_output import Printed
+from haru.kube.simulated_text import SOME_DAY, as_printed
+
+_Line = TypeVar("_Line")
+_COUNT: Final = re.compile(r"-n\s*([+-]?\d+)|-(\d+)")
+_PATTERN: Final = re.compile(r"[][\\.*^$+?(){}|]")
+
+
+def line_count(words: Sequence[str]) -> tuple[str, list[str]] | None:
+    """How many lines `head` and `tail` are asked for, as it is written, and the other words; None for other options."""
+    count, rest, options = "10", list[str](), list(words)
+    while options:
+        word = options.pop(0)
+        found = _COUNT.fullmatch(f"{word} {options.pop(0)}" if word == "-n" and options else word)
+        if found is not None:
+            count = found[1] or found[2]
+        elif word.startswith("-"):
+            return None
+        else:
+            rest.append(word)
+    return count, rest
+
+
+def part(name: str, lines: Sequence[_Line], count: str) -> Sequence[_Line]:
+    """The lines that `head` or `tail` shows of these."""
+    number = int(count)
+    if name == "head":
+        return lines[:number]
+    return lines[max(number, 1) - 1 :] if count.startswith("+") else lines[max(0, len(lines) - abs(number)) :]
+
+
+def counted(options: Sequence[str], text: str, name: str = "") -> str | None:
+    """What `wc` prints of a text, in which dates are as long as they mostly are; None for other options."""
+    wanted = "".join(option[1:] for option in options) or "lwc"
+    if not set(wanted) <= set("lwc"):
+        return None
+    text = as_printed(text, SOME_DAY)
+    numbers = {"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode())}
+    shown = [numbers[each] for each in "lwc" if each in wanted]
+    told = str(shown[0]) if len(shown) == 1 else " ".join(f"{number:9d}" for number in shown)
+    return f"{told} {name}" if name else told
+
+
+def through(words: Sequence[str], lines: Sequence[Printed], ends_at: float | None) -> Sequence[Printed] | None:
+    """What a command prints of these lines, which end then, or never; None for one that is not understood."""
+    name, rest = words[0].rpartition("/")[2], list(words[1:])
+    if name == "cat" and not rest:
+        return lines
+    if name == "grep" and len(rest) in (1, 2) and set(rest[:-1]) <= {"-v", "-F"}:
+        if _PATTERN.search(rest[-1]) and "-F" not in rest:
+            return None
+        return [one for one in lines if (rest[-1] in one.text) != ("-v" in rest)]
+    if name not in ("wc", "head", "tail"):
+        return None
+    if ends_at is None:
+        return ()
+    if name == "wc":
+        shown = counted(rest, "".join(f"{one.text}\n" for one in lines))
+        return None if shown is None else [Printed(ends_at, shown)]
+    asked = line_count(rest)
+    return part(name, lines, asked[0]) if asked is not None and not asked[1] else None
+
+
+def texts(lines: Sequence[Printed]) -> Iterator[tuple[Printed, str]]:
+    """What to write into a file of these lines: those of one moment together, with the first of them."""
+    for _, same in itertools.groupby(lines, lambda one: (one.at, one.every)):
+        each = list(same)
+        yield each[0], "".join(f"{one.text}\n" for one in each)
