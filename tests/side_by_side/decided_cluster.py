@@ -249,7 +249,7 @@ class DecidedCluster:
             done = all(one["spec"].get("nodeName") or _is_refused(one, since) for one in mine)
             quiet = SETTLED_SECONDS
             if since is not None and all(_told(one) == _told(since[name_of(one)]) for one in mine):
-                quiet = 2.5  # longer than the first backoff
+                quiet = 2.5  # longer than any backoff
             if (done and now - seen > quiet) or now - began > MOST_SECONDS:
                 return pods
         raise AssertionError("unreachable")

@@ -325,10 +325,23 @@ def planes(programs: Path, gates: Sequence[str] = GANG_GATES) -> Iterator[tuple[
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         kube = stack.enter_context(serving(str(programs / "kube-apiserver"), [on, _ADMISSION]))
         mirror = stack.enter_context(serving("haru", [on]))
-        command = [str(programs / "kube-scheduler"), f"--kubeconfig={kube.kubeconfig}", "--leader-elect=false", on]
-        command += [f"--kube-api-qps={QPS}", f"--kube-api-burst={QPS}", "--secure-port=0"]
+        configuration = folder / "scheduler.json"
+        configuration.write_text(json.dumps(_configuration(kube.kubeconfig)))
+        command = [str(programs / "kube-scheduler"), f"--config={configuration}", on, "--secure-port=0"]
         stack.enter_context(started(command, folder / "scheduler.log"))
         yield kube, mirror
+
+
+def _configuration(kubeconfig: Path) -> Obj:
+    """The configuration of kube-scheduler: each look at a pod that was woken comes within a second."""
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": QPS, "burst": QPS},
+        "leaderElection": {"leaderElect": False},
+        "podInitialBackoffSeconds": 1,
+        "podMaxBackoffSeconds": 1,
+    }
 
 
 async def _on_planes(kube: Path, mirror: Path, options: argparse.Namespace) -> Counter[str]:
