@@ -11,7 +11,7 @@ from engine_objects import allocated, allocation, claim, device_class, node, pod
 from fake_api import FakeApi
 
 from haru.client.api import ApiClient
-from haru.client.events import EventRecorder
+from haru.client.event_series import SeriesRecorder
 from haru.client.informer import Informer
 from haru.engine import SchedulerCache
 from haru.gangs import ADAPTERS, adapters_for
@@ -160,7 +160,7 @@ class GrowingScheduler:
         metrics, self.cluster = SchedulerMetrics(monotonic), SchedulerCache()
         self.queue = SchedulingQueue(metrics=QueueMetrics(metrics))
         self.state = SchedulerState(config, self.cluster, self.queue, metrics)
-        self.cycle = SchedulingCycle(client, self.state, EventRecorder(client, "default-scheduler"))
+        self.cycle = SchedulingCycle(client, self.state, SeriesRecorder(client, "default-scheduler"))
         kinds = {name: known_kind(api, name) for api, name in (*REQUIRED, *OPTIONAL, ("batch/v1", "Job"))}
         self.watchers = Watchers(client, kinds, self.cluster, self.cycle.handlers, config, QueueMetrics(metrics))
         self.state.objects.informers = self.watchers.informers

@@ -11,7 +11,7 @@ import virtual_time
 from faulty_api import FaultyApi
 from haru.client.api import ApiClient
 from haru.client.discovery import adapt_to_server
-from haru.client.events import EventRecorder
+from haru.client.event_series import SeriesRecorder
 from haru.engine import SchedulerCache
 from haru.gangs import ADAPTERS
 from haru.kube.errors import StatusError
@@ -84,7 +84,7 @@ class Bench:
             clock=virtual_time.now,
             monotonic=monotonic,
         )
-        recorder = EventRecorder(self.api, self.names[0], now=virtual_time.now, monotonic=monotonic)
+        recorder = SeriesRecorder(self.api, self.names[0], now=virtual_time.now, monotonic=monotonic)
         self.scheduler = Scheduler(ApiClient.in_process(self.way or self.faulty, "admin"), config, recorder)
         self.task = asyncio.create_task(self.scheduler.run())
         await self.scheduler.ready.wait()

@@ -16,7 +16,7 @@ from scheduler_bench import CLAIMS, DRIVER, EVENTS, NS, PODS, Bench, play
 import virtual_time
 from delayed_watch import DelayedWatches
 from haru.client.api import ApiClient
-from haru.client.events import EventRecorder
+from haru.client.event_series import SeriesRecorder
 from haru.engine.framework import DEFAULT_PROFILE
 from haru.engine.state import Partition, partition_from
 from haru.scheduler.config import scheduler_config
@@ -53,7 +53,7 @@ class Schedulers(Bench):
             monotonic=monotonic,
         )
         watches = self.watches[name] = DelayedWatches(self.server, self.rng, self.delay)
-        recorder = EventRecorder(self.api, name, now=virtual_time.now, monotonic=monotonic)
+        recorder = SeriesRecorder(self.api, name, now=virtual_time.now, monotonic=monotonic)
         scheduler = Scheduler(ApiClient.in_process(watches, "admin"), config, recorder)
         self.schedulers[name] = scheduler
         self.tasks.append(asyncio.create_task(scheduler.run()))

@@ -57,7 +57,7 @@ def test_pod_condition_begins_with_words_of_kube_scheduler_and_ends_with_numbers
         assert text.endswith("More: haru explain pod/p -n default")
         [told] = await events(bench, "p")
         assert told["message"] == "request r needs 3 devices of gpu, 2 are free. Helps: ask for 2 devices instead of 3"
-        assert (told["type"], told["source"]["component"]) == ("Warning", "default-scheduler")
+        assert (told["type"], told["reportingComponent"]) == ("Warning", "default-scheduler")
 
     published(scenario)
 

@@ -12,7 +12,7 @@ from benchmarks.memory_api import MemoryApi
 from benchmarks.scheduler_growth import empty_cluster
 
 from haru.client.api import ApiClient
-from haru.client.events import EventRecorder
+from haru.client.event_series import SeriesRecorder
 from haru.kube.gates import FeatureGates
 from haru.scheduler.config import scheduler_config
 from haru.scheduler.scheduler import Scheduler
@@ -32,7 +32,7 @@ async def steps_for_a_pod(nodes: int, cards: int) -> float:
     api = MemoryApi(empty_cluster(nodes, cards))
     config = scheduler_config(FeatureGates.accelerator_defaults(), ["default-scheduler"])
     client = ApiClient.in_process(api, "admin")
-    scheduler = Scheduler(client, config, EventRecorder(client, "default-scheduler"))
+    scheduler = Scheduler(client, config, SeriesRecorder(client, "default-scheduler"))
     running = asyncio.create_task(scheduler.run())
     steps = 0
 

@@ -14,7 +14,7 @@ from scheduler_bench import NS, PODS, Bench
 import virtual_time
 from faulty_api import FaultyApi
 from haru.client.api import ApiClient
-from haru.client.events import EventRecorder
+from haru.client.event_series import SeriesRecorder
 from haru.client.informer import Informer, Selection
 from haru.engine.framework import DEFAULT_PROFILE, FitStrategy
 from haru.kube.node_admission import admission_problem
@@ -78,7 +78,7 @@ async def a_second_scheduler(bench: Bench) -> asyncio.Task[None]:
     config = scheduler_config(
         bench.gates, (), configuration=packing("two"), clock=virtual_time.now, monotonic=monotonic
     )
-    recorder = EventRecorder(bench.api, "two", now=virtual_time.now, monotonic=monotonic)
+    recorder = SeriesRecorder(bench.api, "two", now=virtual_time.now, monotonic=monotonic)
     scheduler = Scheduler(ApiClient.in_process(slow, "admin"), config, recorder)
     task = asyncio.create_task(scheduler.run())
     await scheduler.ready.wait()

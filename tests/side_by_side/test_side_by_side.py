@@ -22,7 +22,7 @@ import virtual_time
 from haru.apiserver.config import UserInfo
 from haru.client.api import ApiClient
 from haru.client.discovery import adapt_to_server
-from haru.client.events import EventRecorder
+from haru.client.event_series import SeriesRecorder
 from haru.controllers.manager import ControllerManager
 from haru.embedded.identity import controller_user
 from haru.event_loop import cancelled
@@ -66,7 +66,7 @@ async def _play(cases: Mapping[str, Case]) -> Outcomes:
     controllers = ("*", "-node-lifecycle-controller")
     manager = ControllerManager(api, gates, controllers, clock=virtual_time.clock(), clients=client_of)
     config = scheduler_config(gates, ("default-scheduler",), clock=virtual_time.now, monotonic=loop.time)
-    recorder = EventRecorder(api, "default-scheduler", now=virtual_time.now, monotonic=loop.time)
+    recorder = SeriesRecorder(api, "default-scheduler", now=virtual_time.now, monotonic=loop.time)
     scheduler = Scheduler(ApiClient.in_process(server, "admin"), config, recorder)
     tasks = [asyncio.create_task(manager.run()), asyncio.create_task(scheduler.run())]
     try:

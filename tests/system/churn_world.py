@@ -17,7 +17,7 @@ from typing import Any
 import virtual_time
 from faulty_api import FaultyApi
 from haru.client.api import ApiClient
-from haru.client.events import EventRecorder
+from haru.client.event_series import SeriesRecorder
 from haru.client.informer import Informer
 from haru.controllers.manager import ControllerManager
 from haru.controllers.objects import (
@@ -161,7 +161,7 @@ class ChurnWorld:
             clock=virtual_time.now,
             monotonic=_now,
         )
-        recorder = EventRecorder(self.admin, "scheduler", now=virtual_time.now)
+        recorder = SeriesRecorder(self.admin, "scheduler", now=virtual_time.now)
         scheduler = Scheduler(client, config, recorder, self._log() if self._log is not None else None)
         pop = scheduler.queue.pop
 

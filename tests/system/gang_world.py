@@ -21,7 +21,7 @@ from gang_resources import CARD, SLICE_CPU, cards_of, plugin_cards
 import virtual_time
 from faulty_api import FaultyApi
 from haru.client.api import ApiClient
-from haru.client.events import EventRecorder
+from haru.client.event_series import SeriesRecorder
 from haru.controllers.manager import ControllerManager
 from haru.controllers.objects import (
     CLAIM_TEMPLATES,
@@ -156,7 +156,7 @@ class World:
             clock=virtual_time.now,
             monotonic=_monotonic,
         )
-        return Scheduler(client, config, EventRecorder(self.admin, "scheduler", now=virtual_time.now))
+        return Scheduler(client, config, SeriesRecorder(self.admin, "scheduler", now=virtual_time.now))
 
     async def kill_scheduler(self) -> None:
         await self._kill("scheduler")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from haru.scheduler.scheduler import Scheduler
     from haru.scheduler.settings import Fairness, SchedulerConfig
 
-_MODULES = ("haru.client.discovery", "haru.client.events", "haru.client.gate_probes", "haru.scheduler.scheduler")
+_MODULES = ("haru.client.discovery", "haru.client.event_series", "haru.client.gate_probes", "haru.scheduler.scheduler")
 _log = logging.getLogger(__name__)
 
 
@@ -81,13 +81,13 @@ class SchedulerProcess:
             _log.info("the API server has changed to 1.%s: the scheduler starts anew", changing.result().minor)
 
     async def _schedule(self, client: ApiClient, version: ServerVersion) -> None:
-        from haru.client.events import EventRecorder
+        from haru.client.event_series import SeriesRecorder
         from haru.scheduler.scheduler import Scheduler
 
         options = self._options
         gates = self.component.gates = await self._gates(client, version)
         log = _decision_log(options.decision_log, options.decision_log_size)
-        recorder = EventRecorder(client, next(iter(self._configuration.profiles)))
+        recorder = SeriesRecorder(client, next(iter(self._configuration.profiles)))
         self._scheduler = scheduler = Scheduler(client, self._config(gates), recorder, log)
         self._usage = _usage_collector(options.usage_history, client, gates)
         async with asyncio.TaskGroup() as group:

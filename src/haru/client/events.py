@@ -61,13 +61,16 @@ class _Told:
 
 
 @dataclass(slots=True)
-class _Written:
+class Written:
+    """An event that the API has, how often it has happened, and when at last."""
+
     name: str
     count: int
+    last: datetime
 
 
 @dataclass(slots=True)
-class _Waiting:
+class Waiting:
     """An event that waits to be written, and how often it has happened since the first time."""
 
     event: Obj
@@ -78,7 +81,7 @@ class _Waiting:
     """Once it was tried to write it."""
 
 
-Key = tuple[str | None, ...]
+Key = tuple[Any, ...]
 
 
 class Correlator:
@@ -129,11 +132,11 @@ class EventRecorder:
         self._now, self._monotonic = now, monotonic
         self._correlator = Correlator()
         self._queue: asyncio.Queue[Key] = asyncio.Queue(_QUEUE)
-        self._waiting: dict[Key, _Waiting] = {}
+        self._waiting: dict[Key, Waiting] = {}
         """What is in the queue."""
-        self._held_back: LRUCache[Key, _Waiting] = LRUCache(_REMEMBERED)
+        self._held_back: LRUCache[Key, Waiting] = LRUCache(_REMEMBERED)
         """What was one too many, for the next time."""
-        self._written: LRUCache[Key, _Written] = LRUCache(_REMEMBERED)
+        self._written: LRUCache[Key, Written] = LRUCache(_REMEMBERED)
         self._task: asyncio.Task[None] | None = None
         self._number = 0
         self._has_told = False
@@ -153,15 +156,13 @@ class EventRecorder:
     ) -> None:
         """Tell that something happened to `obj`, in the name of another `component` if given; best effort."""
         try:
-            about, source = reference_of(obj), component or self._component
-            subject = source, *_subject(about)
-            text, may_be_written = self._correlator.admit(subject, type, reason, message, self._monotonic())
-            self._take(
+            source = component or self._component
+            self._record(
                 {
-                    "involvedObject": about,
+                    "involvedObject": reference_of(obj),
                     "type": type,
                     "reason": reason,
-                    "message": _shorten(text),
+                    "message": message,
                     "source": {"component": source, **self._host},
                     "reportingComponent": source,
                     "reportingInstance": self._instance,
@@ -169,19 +170,27 @@ class EventRecorder:
                     "action": action or reason,
                     **({} if related is None else {"related": reference_of(related)}),
                     **({"metadata": {"annotations": dict(annotations)}} if annotations else {}),
-                },
-                may_be_written,
+                }
             )
         except Exception:
             self.dropped += 1
             _log.debug("event %s was dropped", reason, exc_info=True)
 
-    def _take(self, event: Obj, may_be_written: bool) -> None:
+    def _record(self, event: Obj) -> None:
+        text, may_be_written = self._admitted(event)
+        event["message"] = shortened(text)
+        self._take(_key(event), event, may_be_written)
+
+    def _admitted(self, event: Obj) -> tuple[str, bool]:
+        """The message to write, and whether it may be written."""
+        subject = event["source"]["component"], *_subject(event["involvedObject"])
+        return self._correlator.admit(subject, event["type"], event["reason"], event["message"], self._monotonic())
+
+    def _take(self, key: Key, event: Obj, may_be_written: bool) -> None:
         """Have an event written, or hold it back."""
-        key, now = _key(event), self._now()
-        waits = key in self._waiting
+        now, waits = self._now(), key in self._waiting
         before = self._waiting if waits else self._held_back
-        waiting = before[key] if key in before else _Waiting(event, now, now)
+        waiting = before[key] if key in before else Waiting(event, now, now)
         waiting.event, waiting.last = event, now
         waiting.count += 1
         if waits:
@@ -236,7 +245,7 @@ class EventRecorder:
                 self._queue.task_done()
                 self._has_told = self._has_told and not self._queue.empty()
 
-    async def _write_patiently(self, key: Key, waiting: _Waiting) -> None:
+    async def _write_patiently(self, key: Key, waiting: Waiting) -> None:
         """Write an event; again, under its name, while the API does not answer."""
         for _ in range(_TRIES - 1):
             try:
@@ -246,35 +255,45 @@ class EventRecorder:
                 await asyncio.sleep(_PAUSE_SECONDS)
         return await self._write(key, waiting)
 
-    async def _write(self, key: Key, waiting: _Waiting) -> None:
-        event, message = waiting.event, waiting.event["message"]
-        about, last = event["involvedObject"], format_time(waiting.last)
-        namespace = about.get("namespace") or "default"
-        known = self._written.get(key)
+    async def _write(self, key: Key, waiting: Waiting) -> None:
+        namespace, known = namespace_of(waiting.event), self._written.get(key)
         if known is not None:
-            patch = {"count": known.count + waiting.count, "lastTimestamp": last, "message": message}
             try:
-                await self._client.patch(self._kind, known.name, patch, namespace)
+                await self._client.patch(self._kind, known.name, self._repeated(known, waiting), namespace)
             except StatusError as error:
                 if error.code != 404:
                     raise
             else:
-                known.count += waiting.count
+                self._keep(key, known.name, waiting, known.count + waiting.count)
                 return
         name, is_first = waiting.name or self._new_name(waiting), not waiting.name
         waiting.name = name
-        body = {**event, "metadata": {"name": name, "namespace": namespace, **event.get("metadata", {})}}
+        body = self._content(waiting)
+        body["metadata"] = {"name": name, "namespace": namespace, **body.get("metadata", {})}
         # eventTime: events.k8s.io/v1 requires it, and strict clients do not read lists where it is missing.
-        body |= {"firstTimestamp": format_time(waiting.first), "lastTimestamp": last, "count": waiting.count}
         body["eventTime"] = format_micro_time(waiting.first)
         try:
             await self._client.create(self._kind, {"apiVersion": "v1", "kind": "Event", **body})
         except StatusError as error:
             if is_first or error.code != 409:
                 raise  # else it was written when nobody heard the answer
-        self._written[key] = _Written(name, waiting.count)
+        self._keep(key, name, waiting, waiting.count)
 
-    def _new_name(self, waiting: _Waiting) -> str:
+    def _content(self, waiting: Waiting) -> Obj:
+        """A new event, with how often it has happened."""
+        first, last = format_time(waiting.first), format_time(waiting.last)
+        return {**waiting.event, "firstTimestamp": first, "lastTimestamp": last, "count": waiting.count}
+
+    def _repeated(self, known: Written, waiting: Waiting) -> Obj:
+        """The patch of an event that has happened again."""
+        count, last = known.count + waiting.count, format_time(waiting.last)
+        return {"count": count, "lastTimestamp": last, "message": waiting.event["message"]}
+
+    def _keep(self, key: Key, name: str, waiting: Waiting, count: int) -> None:
+        """Remember what was written."""
+        self._written[key] = Written(name, count, waiting.last)
+
+    def _new_name(self, waiting: Waiting) -> str:
         self._number += 1
         stamp = f"{int(waiting.first.timestamp() * 1e6) + self._number:x}"
         return f"{waiting.event['involvedObject'].get('name', '')[:220]}.{stamp}"
@@ -283,6 +302,11 @@ class EventRecorder:
 def _subject(about: Obj) -> Key:
     members = "apiVersion", "kind", "namespace", "name", "uid"
     return tuple(about.get(member) for member in members)
+
+
+def namespace_of(event: Obj) -> str:
+    """Where an event is written."""
+    return event["involvedObject"].get("namespace") or "default"
 
 
 def _key(event: Obj) -> Key:
@@ -309,6 +333,7 @@ def reference_of(obj: Mapping[str, Any]) -> Obj:
     return {k: v for k, v in reference.items() if v}
 
 
-def _shorten(message: str) -> str:
+def shortened(message: str) -> str:
+    """A message of at most as many bytes as events may have."""
     data = message.encode()
     return message if len(data) <= _MAX_MESSAGE else data[: _MAX_MESSAGE - 3].decode("utf-8", "ignore") + "..."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from haru.client.events import EventRecorder
+from haru.client.event_series import SeriesRecorder
 from haru.clock import SYSTEM
 from haru.embedded.errors import OptionError
 from haru.embedded.gates import gates_of
@@ -36,7 +36,7 @@ class SchedulerPart(Tasks):
         in_real_time = clock is SYSTEM
         client = setting.clients.component("scheduler")
         name = next(iter(self._configuration.profiles))
-        recorder = EventRecorder(client, name, now=clock.now, monotonic=clock.monotonic)
+        recorder = SeriesRecorder(client, name, now=clock.now, monotonic=clock.monotonic)
         config = scheduler_config(
             self._gates,
             (),

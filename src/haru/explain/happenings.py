@@ -72,7 +72,8 @@ def faults(snapshot: Snapshot, layouts: Layouts, now: int) -> list[Happening]:
 def _of_event(event: Obj, snapshot: Snapshot) -> Happening:
     about = event.get("involvedObject") or {}
     name, namespace = str(about.get("name") or ""), str(about.get("namespace") or "")
-    times = (event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
+    last = (event.get("series") or {}).get("lastObservedTime")
+    times = (last, event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
     at = _milliseconds(next((str(time) for time in times if time), ""))
     pod = snapshot.pods.get(f"{namespace}/{name}")
     node = name if about.get("kind") == "Node" else pod.node if pod is not None else ""
