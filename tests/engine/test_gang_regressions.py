@@ -336,6 +336,51 @@ def test_gang_takes_smaller_shares_of_one_device_where_larger_ones_leave_too_lit
     assert decision.status == status, decision.message
 
 
+@pytest.mark.parametrize(("fast", "status"), [(1, "scheduled"), (0, "unschedulable")])
+@pytest.mark.parametrize("apart", [False, True])
+def test_alternative_that_nobody_has_to_take_may_be_contradictory(fast: int, status: str, apart: bool) -> None:
+    """The first member would take the only device of the second, which lets it be: all devices there are not distinct.
+
+    With rules between pods, and without.
+    """
+
+    def devices(*sizes: int) -> list[Obj]:
+        return [{"name": f"d{i}", "attributes": {"size": {"int": size}}} for i, size in enumerate(sizes)]
+
+    def asks(name: str, mode: Obj, selector: str) -> Obj:
+        chosen = [{"cel": {"expression": f"device.attributes['{DRIVER}'].size {selector}"}}]
+        return {"name": name, "deviceClassName": "gpu", **mode, "selectors": chosen}
+
+    one: Obj = {"allocationMode": "ExactCount", "count": 1}
+    first = [{"name": "r", "firstAvailable": [asks("s0", one, "== 1"), asks("s1", {"allocationMode": "All"}, "> 0")]}]
+    second = [{"name": "r", "firstAvailable": [asks("s0", one, "== 1")]}]
+    distinct = [{"distinctAttribute": f"{DRIVER}/size"}]
+    term = {"labelSelector": {"matchLabels": {"other": "job"}}, "topologyKey": "kubernetes.io/hostname"}
+    here = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n0"]}]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": here}]}
+    rules = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term] * apart}}
+    members = [
+        pod("m0", group="g", claims=["c0"], affinity={**rules, "nodeAffinity": preferred}, priority=1),
+        pod("m1", group="g", claims=["c1"], nodeSelector={"kubernetes.io/hostname": "n0"}),
+    ]
+    objects = [
+        device_class(),
+        *members,
+        claim("c0", requests=first, constraints=distinct),
+        claim("c1", requests=second),
+    ]
+    objects += [
+        node("n0"),
+        node("n1"),
+        resource_slice("n0", devices(1, 2, 2)),
+        resource_slice("n1", devices(*[1] * fast)),
+    ]
+    decision = run([*objects, pod_group("g", 2)])
+    assert decision.status == status, decision.message
+    if fast:
+        assert given(decision) == {"c0": ("n1/d0",), "c1": ("n0/d0",)}
+
+
 def test_gang_whose_members_take_all_devices_of_a_node_evicts_who_has_one_of_them() -> None:
     every = [{"name": "all", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}]
     apart = {"labelSelector": {"matchLabels": {"job": "j"}}, "topologyKey": "kubernetes.io/hostname"}

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from haru.engine.dra.allocator.allocation import DoesNotFit, allocate
-from haru.engine.dra.errors import GaveUp
+from haru.engine.dra.errors import AllocationError, GaveUp
 from haru.engine.dra.model.claims import ALL, Claim, Request
 from haru.engine.dra.model.model import DeviceId, NodeView
 from haru.engine.framework.options import Options
@@ -57,7 +57,7 @@ def allocation_alternatives(
         left = [_without(claim, left_out) for claim in claims] if left_out else claims
         if any(not request.asks for claim in left for request in claim.requests):
             continue
-        results = _answer(partial(ask, claims=left), budget)
+        results = _answer(partial(ask, claims=left), budget, is_first=not left_out)
         if results is None:
             continue
         choices = _choices(claims, results)
@@ -71,12 +71,18 @@ def allocation_alternatives(
                 waiting.append(fewer)
 
 
-def _answer(ask: Callable[[], object], budget: SearchBudget) -> tuple[Obj, ...] | None:
+def _answer(ask: Callable[[], object], budget: SearchBudget, is_first: bool) -> tuple[Obj, ...] | None:
+    """Return an allocation, None without one. The first may raise AllocationError."""
     budget.spend()
     try:
         answer = ask()
     except GaveUp:
         budget.unproven = True
+        return None
+    except AllocationError:
+        if is_first:
+            raise
+        # Whatever is behind the error would be an error to the allocator, too: it is no alternative.
         return None
     return None if isinstance(answer, DoesNotFit) else tuple(getattr(answer, "results", ()))
 
