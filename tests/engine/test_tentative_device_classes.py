@@ -25,9 +25,12 @@ from hypothesis import strategies as st
 from test_equal_members import cluster_with, described, equal_member
 
 from haru.engine.dra.allocated_state import AllocatedState
-from haru.engine.dra.allocator.allocation import DoesNotFit, Solution
+from haru.engine.dra.allocator.allocation import DEFAULT_BUDGET as BUDGET
+from haru.engine.dra.allocator.allocation import DoesNotFit, Solution, solve
+from haru.engine.dra.allocator.allocation_problem import AllocationProblem
 from haru.engine.dra.model.claims import decode_claims
 from haru.engine.dra.model.model import NodeView, PoolKey
+from haru.engine.equivalence import claim_query
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.equivalence.device_feasibility_cache import DeviceFeasibilityCache
 from haru.engine.equivalence.node_device_classes import ClassifiedNode, classified_nodes_of
@@ -221,6 +224,39 @@ def test_node_answers_by_its_own_devices_as_where_all_are_followed(seed: int) ->
         fresh.catch_up(other)
         expected = fresh.answer(info, fresh.query("asked", lambda: decoded_one(wanted, snapshot)))
         assert told(found) == told(expected)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_claim_for_any_devices_is_searched_once_and_answered_as_a_search_would(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards = [card(random.Random(number), "n0", number) for number in range(6)]
+    for entry in cards:
+        entry["attributes"]["size"] = {"int": 2}
+        entry.pop("taints", None)
+    snapshot = SchedulerCache.of([device_class(), node("n0"), resource_slice("n0", cards)]).snapshot()
+    exactly = {"deviceClassName": "gpu", "count": count, "selectors": [{"cel": {"expression": SELECTED}}]}
+    claims = decoded_one(claim("asked", requests=[{"name": "gpu", "exactly": exactly}]), snapshot)
+    searches: list[AllocationProblem] = []
+
+    def searched(problem: AllocationProblem, *args: Any, **more: Any) -> Any:
+        searches.append(problem)
+        return solve(problem, *args, **more)
+
+    monkeypatch.setattr(claim_query, "solve", searched)
+    devices = DeviceFeasibilityCache(options().features, BUDGET)
+    devices.catch_up(Overlay(snapshot))
+    for taken in range(1 << len(cards)):
+        overlay = Overlay(snapshot)
+        names = [f"gpu-{place}" for place in range(len(cards)) if taken >> place & 1]
+        held = [(f"default/{name}", allocation("n0", name)) for name in names]
+        for path, given_out in held:
+            overlay.allocate(path, given_out)
+        found = devices.answer_on(overlay, overlay.node("n0"), devices.query("asked", lambda: claims))
+        now, seen = snapshot.allocated.with_allocations(held), NodeView("n0", {})
+        problem = AllocationProblem(snapshot.devices.views(seen, True), now, seen, claims, options().features)
+        assert told(found) == told(solve(problem, BUDGET))
+    assert len(searches) == 1
 
 
 def decoded_one(wanted: Obj, snapshot: Snapshot) -> Any:

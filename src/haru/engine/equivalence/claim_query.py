@@ -10,9 +10,10 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 from haru.engine.dra.allocated_state import AllocatedState
-from haru.engine.dra.allocator.allocation import DEFAULT_BUDGET, DoesNotFit, Solution, decoded, gather, solve
+from haru.engine.dra.allocator.allocation import DEFAULT_BUDGET, TAKEN, DoesNotFit, Solution, decoded, gather, solve
 from haru.engine.dra.allocator.allocation_problem import AllocationProblem
 from haru.engine.dra.allocator.node_devices import NodeDevices
+from haru.engine.dra.allocator.search_state import Pick
 from haru.engine.dra.errors import AllocationError, GaveUp
 from haru.engine.dra.model.claims import Claim
 from haru.engine.dra.model.model import Features, NodeView
@@ -29,6 +30,7 @@ Refusal = DoesNotFit | AllocationError | GaveUp
 Answer = Solution | Refusal
 """What the nodes of one class answer; an error is an answer, too."""
 
+_VERDICTS = frozenset((True, False))
 _SPARE = 1024
 _FEW_CLASSES = 8
 """With fewer classes, no signatures are computed."""
@@ -58,6 +60,10 @@ class ClaimQuery:
         self._answers: dict[Hashable, Answer] = {}
         self._by_signature: dict[Hashable, Answer] = {}
         self._by_device_class: dict[NodeDeviceClass, Answer] = {}
+        self._by_places: dict[tuple[int, ...], Answer] = {}
+        """By the devices that are selected and free: answers that need no search."""
+        self._any_devices: Solution | None = None
+        """The last solution, if `_is_counted`."""
         self._problem: tuple[DeviceSnapshot, NodeView, AllocationProblem] | None = None  # the last, and what it is of
 
     @cached_property
@@ -89,6 +95,27 @@ class ClaimQuery:
         """Return what all nodes of a device class answer, if one has answered."""
         return self._by_device_class.get(node_device_class)
 
+    def counted_answer(self, one: ClassifiedNode) -> Answer | None:
+        """Return what all nodes of a device class answer, if that is seen without a search; keep it."""
+        like, node_device_class = self._any_devices, one.node_device_class
+        if like is None or len(one.views) != 1 or not self._footprint.is_blind(node_device_class):
+            return None
+        ((pick, *others),) = like.picks
+        selected = pick.plan.ask.selection.column(one.views[0])
+        if not _VERDICTS.issuperset(selected):
+            return None  # a selector fails, which ends the attempt if the search comes to that device
+        free = node_device_class.devices & ~node_device_class.taken
+        found = tuple([place for place, is_selected in enumerate(selected) if is_selected and free >> place & 1])
+        answer = self._by_places.get(found)
+        if answer is None:
+            answer = TAKEN
+            if len(found) > len(others):
+                chosen = zip((pick, *others), found, strict=False)
+                answer = Solution(like.claims, [[Pick(old.plan, place, None) for old, place in chosen]], like.asks)
+            _keep(self._by_places, found, answer)
+        _keep(self._by_device_class, node_device_class, answer)
+        return answer
+
     def answer_for_class(self, index: NodeClassIndex, number: int, node_device_class: NodeDeviceClass) -> Answer:
         """Return what a node of a device class answers; keep it if it holds for the whole class."""
         found = self.answer(index, index.class_of(number))
@@ -98,7 +125,7 @@ class ClaimQuery:
 
     def answer_of_own_devices(self, node: NodeView, one: ClassifiedNode) -> Answer | None:
         """Return what a node answers with devices of this class, whatever the index has; None where that may differ."""
-        found = self.known_answer(one.node_device_class)
+        found = self.known_answer(one.node_device_class) or self.counted_answer(one)
         if found is not None or not self.claims or not self._footprint.is_blind(one.node_device_class):
             return found
         allocated = AllocatedState.of_uses({view.key: use for view, use in zip(one.views, one.uses, strict=True)})
@@ -177,7 +204,20 @@ class ClaimQuery:
             return error.with_traceback(None)  # what is kept must not hold the frames, nor the snapshot in them
 
     def _solved(self, problem: AllocationProblem) -> Solution | DoesNotFit:
-        return solve(problem, self._step_budget, self._expired, scoring=self._scoring)
+        found = solve(problem, self._step_budget, self._expired, scoring=self._scoring)
+        if isinstance(found, Solution) and self._is_counted:
+            self._any_devices = found
+        return found
+
+    @cached_property
+    def _is_counted(self) -> bool:
+        """Tell whether the first devices that are free and selected are the answer, whichever these are."""
+        return (
+            not self._scoring
+            and len(self.claims) == 1
+            and self.claims[0].takes_any_devices
+            and len(self.claims[0].requests) == 1
+        )
 
 
 def _keep(answers: dict[K, Answer], key: K, answer: Answer) -> None:

@@ -104,7 +104,7 @@ class DeviceFeasibilityCache:
         classified = classified_nodes_of(self._classified, node.name)
         if classified is None:
             return query.answer(index, index.class_of(self._number(index, node.name, node.labels)))
-        found = query.known_answer(classified.node_device_class)
+        found = query.known_answer(classified.node_device_class) or query.counted_answer(classified)
         if found is not None:
             self._by_class.add(node.name)
             return found

@@ -16,7 +16,6 @@ from weakref import ref
 from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.allocator.allocation import DoesNotFit, allocate
 from haru.engine.dra.errors import GaveUp
-from haru.engine.dra.model.claims import EXACT_COUNT, Claim
 from haru.engine.dra.model.model import NodeView
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.equivalence.device_classifier import DeviceClasses, DeviceClassifier
@@ -85,7 +84,7 @@ class SingleClassCapacity:
         self._claims = self._decoder.claims(demand.pending)
         self.least = least_devices(self._claims)
         """How many devices each member needs at least."""
-        self._takes_any_devices = self.least > 0 and all(map(_takes_any_devices, self._claims))
+        self._takes_any_devices = self.least > 0 and all(claim.takes_any_devices for claim in self._claims)
         """Whether nothing but their number counts where all devices are the same."""
         self.most = self._most_on_a_node(len(chosen.members))
         """How many members no node exceeds."""
@@ -287,17 +286,6 @@ class SingleClassCapacity:
         except GaveUp as error:
             raise OutOfBudgetError from error
         return not isinstance(answer, DoesNotFit)
-
-
-def _takes_any_devices(claim: Claim) -> bool:
-    """Tell whether a claim has requests for numbers of whole devices, and nothing else."""
-    if claim.constraints or claim.constraint_error:
-        return False
-    return all(
-        len(request.asks) == 1 and ask.mode == EXACT_COUNT and not (ask.admin or ask.without or ask.wanted)
-        for request in claim.requests
-        for ask in request.asks
-    )
 
 
 def single_class_capacity_for(

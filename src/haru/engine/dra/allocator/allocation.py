@@ -145,7 +145,7 @@ class DoesNotFit:
         return self.reasons[0].message if self.reasons else CANNOT_ALLOCATE
 
 
-_TAKEN = DoesNotFit((DeviceRefusal("DevicesUnavailable", CANNOT_ALLOCATE),))
+TAKEN = DoesNotFit((DeviceRefusal("DevicesUnavailable", CANNOT_ALLOCATE),))
 
 Allocation = Allocated | DoesNotFit
 
@@ -245,7 +245,7 @@ def _solve(
     picks = None if search is None else search.solve()
     if search is None or picks is None:
         invalid = tuple([str(view.key) for view in problem.all_views if view.status == "invalid"])
-        return DoesNotFit((DeviceRefusal("PoolInvalid", INVALID_POOLS, {"pools": invalid}),)) if invalid else _TAKEN
+        return DoesNotFit((DeviceRefusal("PoolInvalid", INVALID_POOLS, {"pools": invalid}),)) if invalid else TAKEN
     asks = [
         [request.asks[chosen.get(number, 0)] for number, request in enumerate(claim.requests)]
         for claim, chosen in zip(problem.claims, search.chosen, strict=True)

@@ -78,6 +78,17 @@ class Claim(NamedTuple):
     config: tuple[Obj, ...]
     constraint_error: str
 
+    @property
+    def takes_any_devices(self) -> bool:
+        """Whether it has requests for numbers of whole devices, and nothing else."""
+        if self.constraints or self.constraint_error:
+            return False
+        return all(
+            len(request.asks) == 1 and ask.mode == EXACT_COUNT and not (ask.admin or ask.without or ask.wanted)
+            for request in self.requests
+            for ask in request.asks
+        )
+
 
 def decode_claims(claims: Sequence[Obj], classes: Mapping[str, DeviceClass], features: Features) -> tuple[Claim, ...]:
     """Return what these claims ask for, given the device classes as they are now."""
