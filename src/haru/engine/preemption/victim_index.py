@@ -118,13 +118,14 @@ class VictimIndex:
                 added.append(DisruptionUnit((pod,), priority))
             else:
                 self._single.setdefault(pod.node, []).append(kept.pop(id(pod)))
-        self._drop(kept.values())
-        self._drop([self._remove_group(key) for key in keys if key in self._whole])
+        for unit in kept.values():
+            self._forget_least(unit.pods[0].node, unit.rank)
+        gone = [*kept.values(), *[self._remove_group(key) for key in keys if key in self._whole]]
         for key in keys:
             whole = whole_unit(base, key)
             if whole is not None and any(_is_present(base.nodes, node) for node in whole.nodes):
                 added.append(whole)
-        self._add(base, added)
+        self._exchange(base, {unit.rank for unit in gone}, added)
         self._dropped.clear()
 
     def _changed_groups(self, base: Snapshot, before: _Seen, nodes: set[str]) -> set[GroupKey]:
@@ -159,17 +160,25 @@ class VictimIndex:
         for unit in self._units:
             self._index_unit(base, unit)
 
-    def _add(self, base: Snapshot, units: Iterable[DisruptionUnit]) -> None:
+    def _exchange(self, base: Snapshot, gone: set[Rank], units: Iterable[DisruptionUnit]) -> None:
+        """Put units in the place of those with these ranks, which most of them have: pods change more often than go."""
         for unit in units:
             rank = unit.rank
             place = bisect_left(self._ranks, rank)
-            self._ranks.insert(place, rank)
-            self._units.insert(place, unit)
+            if rank in gone:
+                gone.remove(rank)
+                self._units[place] = unit
+            else:
+                self._ranks.insert(place, rank)
+                self._units.insert(place, unit)
             self._index_unit(base, unit)
             for name in (unit.pods[0].node,) if unit.group is None else self._whole[unit.group][1]:
                 known = self._least.get(name) or self._dropped.get(name)
                 if known is not None and rank >= known:
                     self._least[name] = rank
+        for rank in gone:
+            place = bisect_left(self._ranks, rank)
+            del self._ranks[place], self._units[place]
 
     def _index_unit(self, base: Snapshot, unit: DisruptionUnit) -> None:
         if unit.group is None:
@@ -182,14 +191,6 @@ class VictimIndex:
         for name in nodes:
             self._whole_on.setdefault(name, set()).add(unit.group)
         self._forget(nodes)
-
-    def _drop(self, units: Iterable[DisruptionUnit]) -> None:
-        for unit in units:
-            rank = unit.rank
-            place = bisect_left(self._ranks, rank)
-            del self._ranks[place], self._units[place]
-            if unit.group is None:
-                self._forget_least(unit.pods[0].node, rank)
 
     def _forget_least(self, node: str, rank: Rank) -> None:
         """Note that a node loses the unit of a rank."""
