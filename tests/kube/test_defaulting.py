@@ -242,6 +242,18 @@ def test_disruption_mode_defaults_only_with_its_gate() -> None:
         (thing("v1", "Secret"), "type", "Opaque"),
         (thing("v1", "Node", status={"capacity": {"cpu": "4"}}), "status.allocatable", {"cpu": "4"}),
         (thing("v1", "PersistentVolumeClaim", spec={}), "spec.volumeMode", "Filesystem"),
+        (thing("v1", "PersistentVolume", spec={"azureDisk": {}}), "spec.azureDisk.kind", "Shared"),
+        (thing("v1", "PersistentVolume", spec={"rbd": {"pool": ""}}), "spec.rbd.pool", "rbd"),
+        (
+            pod(volumes=[{"name": "v", "iscsi": {"iscsiInterface": ""}}]),
+            "spec.volumes.0.iscsi.iscsiInterface",
+            "default",
+        ),
+        (
+            thing("storage.k8s.io/v1", "VolumeAttachment", spec={"source": {"inlineVolumeSpec": {"scaleIO": {}}}}),
+            "spec.source.inlineVolumeSpec.scaleIO.fsType",
+            "xfs",
+        ),
         (
             thing("v1", "LimitRange", spec={"limits": [{"type": "Container", "max": {"cpu": "1"}}]}),
             "spec.limits",

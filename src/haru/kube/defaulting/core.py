@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 
 from haru.kube.defaulting.filling import Fillers, agree_on_first, fill, fill_unset, items, part, section
+from haru.kube.defaulting.volumes import fill_volume_sources
 from haru.kube.gates import FeatureGates
 from haru.kube.meta import Obj
 
@@ -60,9 +61,7 @@ def _persistent_volume(volume: Obj, gates: FeatureGates) -> None:
     spec = section(volume, "spec")
     fill(spec, persistentVolumeReclaimPolicy="Retain")
     fill_unset(spec, volumeMode="Filesystem")
-    host_path = part(spec, "hostPath")
-    if host_path is not None:
-        fill_unset(host_path, type="")
+    fill_volume_sources(spec)
     fill(section(volume, "status"), phase="Pending")
 
 
@@ -122,6 +121,10 @@ def _storage_class(storage_class: Obj, gates: FeatureGates) -> None:
     fill_unset(storage_class, reclaimPolicy="Delete", volumeBindingMode="Immediate")
 
 
+def _volume_attachment(attachment: Obj, gates: FeatureGates) -> None:
+    fill_volume_sources(part(attachment, "spec", "source", "inlineVolumeSpec") or {})
+
+
 def _csi_driver(driver: Obj, gates: FeatureGates) -> None:
     spec = section(driver, "spec")
     fill_unset(
@@ -152,5 +155,6 @@ FILLERS: Fillers = {
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,
     ("scheduling.k8s.io", "PodGroup"): _pod_group,
     ("storage.k8s.io", "StorageClass"): _storage_class,
+    ("storage.k8s.io", "VolumeAttachment"): _volume_attachment,
     ("storage.k8s.io", "CSIDriver"): _csi_driver,
 }

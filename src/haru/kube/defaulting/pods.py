@@ -12,25 +12,13 @@ from typing import Any
 from haru.kube.cloning import clone
 from haru.kube.defaulting.filling import Fillers, agree_on_first, fill, fill_unset, items, part, section
 from haru.kube.defaulting.images import image_pull_policy
+from haru.kube.defaulting.volumes import fill_volume_source
 from haru.kube.gates import FeatureGates
 from haru.kube.meta import Obj
 from haru.kube.resources import pod_requests
 
-_FILE_MODE = 0o644
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-# What a volume source of each type gets; what is nested in some is in `_VOLUME_PARTS`.
-_VOLUME_SOURCES: Mapping[str, Mapping[str, Any]] = {
-    "secret": {"defaultMode": _FILE_MODE},
-    "configMap": {"defaultMode": _FILE_MODE},
-    "downwardAPI": {"defaultMode": _FILE_MODE},
-    "projected": {"defaultMode": _FILE_MODE},
-    "hostPath": {"type": ""},
-    "iscsi": {"iscsiInterface": "default"},
-    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
-    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
-    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
-}
 
 
 FREE = frozenset(
@@ -163,9 +151,7 @@ def _volume(volume: Obj) -> None:
         if name == "name" or source is None:
             continue
         has_source = True
-        values = _VOLUME_SOURCES.get(name)
-        if values is not None and isinstance(source, dict):
-            fill_unset(source, **values)
+        fill_volume_source(name, source)
         nested = _VOLUME_PARTS.get(name)
         if nested is not None and isinstance(source, dict):
             nested(source)
