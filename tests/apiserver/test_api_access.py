@@ -52,6 +52,27 @@ async def grant(api: Caller, rules: list[Any], namespace: str = "", subject: Any
     await api.create(bindings, {"metadata": {"name": "it"}, "subjects": [subject], "roleRef": reference})
 
 
+async def test_refusal_names_roles_that_a_user_is_bound_to_and_that_are_not_there(api: Caller) -> None:
+    subjects = [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]
+    for plural, kind, name in (("rolebindings", "Role", "nope"), ("rolebindings", "ClusterRole", "none")):
+        reference = {"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+        binding = {"metadata": {"name": name}, "subjects": subjects, "roleRef": reference}
+        await api.create(f"{RBAC}/namespaces/default/{plural}", binding)
+    lacks = 'role.rbac.authorization.k8s.io "nope" not found', 'clusterrole.rbac.authorization.k8s.io "none" not found'
+    message = (await api.as_(USER)("GET", PODS)).json["message"]
+    head, _, told = message.partition(": RBAC: ")
+    assert head.endswith('in the namespace "default"') and all(one in told for one in lacks) and told[0] == "["
+    assert (await api.as_(USER)("GET", "/api/v1/nodes")).json["message"].endswith("at the cluster scope")
+    review = {"spec": {"namespace": "default"}}
+    answer = await api.as_(USER)("POST", f"{AUTHORIZATION}/selfsubjectrulesreviews", review)
+    assert answer.json["status"]["evaluationError"] == told
+    reference = {"kind": "ClusterRole", "name": "none", "apiGroup": "rbac.authorization.k8s.io"}
+    binding = {"metadata": {"name": "x"}, "subjects": subjects, "roleRef": reference}
+    await api.create(f"{RBAC}/clusterrolebindings", binding)
+    refused = (await api.as_(USER)("GET", "/metrics")).json["message"]
+    assert refused == f'forbidden: User "jane" cannot get path "/metrics": RBAC: {lacks[1]}'
+
+
 def rule(verbs: str, resources: str, group: str = "", names: str = "") -> Any:
     found: Any = {"verbs": verbs.split(), "resources": resources.split(), "apiGroups": [group]}
     if names:

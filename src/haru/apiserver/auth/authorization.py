@@ -96,6 +96,13 @@ class Bound(NamedTuple):
     subject: Obj
     place: int
     """Of the subject in the binding."""
+    is_broken: bool = False
+    """Whether there is no such role."""
+
+    def missing(self) -> str:
+        """That there is no such role, as the API server says it."""
+        role = self.binding["roleRef"]
+        return f'{str(role.get("kind")).lower()}.{_GROUP} "{role.get("name")}" not found'
 
     def why(self) -> str:
         """As the API server says it of a request that is allowed."""
@@ -134,6 +141,11 @@ def refusal(user: UserInfo, asked: Attributes, decision: Decision, named: str | 
     why = f'User "{user.name}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}'
     why = f"{why}: {decision.reason}" if decision.reason else why
     return forbidden_error(asked.group, asked.resource, asked.name if named is None else named, why)
+
+
+def aggregate(errors: Sequence[str]) -> str:
+    """Errors as the API server lists them in one text."""
+    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
 
 
 class Authorizer:
@@ -185,7 +197,7 @@ class Authorizer:
                     if not by_name:
                         self._decided[key] = decision
                     return decision
-        return Decision(False, refusal)
+        return Decision(False, "\n".join(filter(None, (refusal, self._why_not(user, asked.namespace)))))
 
     def decide_path(self, user: UserInfo, verb: str, path: str) -> Decision:
         """Whether a user may ask for a path that is no resource, and why."""
@@ -194,7 +206,15 @@ class Authorizer:
         for bound in self._bound(user, ""):
             if any(rule.allows_path(verb, path) for rule in bound.rules):
                 return Decision(True, bound.why())
-        return Decision(False)
+        return Decision(False, self._why_not(user, ""))
+
+    def missing_roles(self, user: UserInfo, namespace: str) -> list[str]:
+        """Which roles that the user is bound to are not there, as the API server says it."""
+        return list(dict.fromkeys(bound.missing() for bound in self._bound(user, namespace) if bound.is_broken))
+
+    def _why_not(self, user: UserInfo, namespace: str) -> str:
+        missing = self.missing_roles(user, namespace)
+        return f"RBAC: {aggregate(missing)}" if missing else ""
 
     def rules(self, user: UserInfo, namespace: str) -> list[Obj]:
         """Every rule of a role that applies to the user in a namespace, as stored; masters need none."""
@@ -260,11 +280,11 @@ class Authorizer:
                 namespace = binding["metadata"].get("namespace", "")
                 reference = binding.get("roleRef") or {}
                 rules = roles.get((reference.get("kind", ""), _role_key(reference, namespace)))
-                if not rules:
+                if rules == ():
                     continue
                 for place, subject in enumerate(binding.get("subjects") or ()):
                     bound = self._subjects.setdefault(_subject_key(subject, namespace), {})
-                    bound.setdefault(namespace, []).append(Bound(rules, binding, subject, place))
+                    bound.setdefault(namespace, []).append(Bound(rules or (), binding, subject, place, rules is None))
 
 
 class RequestAuthorizer:
@@ -315,7 +335,8 @@ class RequestAuthorizer:
         self._count(decision.allowed)
         if decision:
             return
-        raise StatusError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
+        why = f'forbidden: User "{user.name}" cannot {verb} path "{path}"'
+        raise StatusError(403, "Forbidden", f"{why}: {decision.reason}" if decision.reason else why)
 
     def _is_master(self, request: Request) -> bool:
         if MASTERS not in request.user.groups:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from haru.apiserver.auth.authentication import Authenticator
-from haru.apiserver.auth.authorization import Authorizer, Decision
+from haru.apiserver.auth.authorization import Authorizer, Decision, aggregate
 from haru.apiserver.auth.node_authorizer import Attributes, node_of
 from haru.apiserver.auth.tokens.validation import InvalidToken
 from haru.apiserver.auth.user import UserInfo, user_object
@@ -171,9 +171,12 @@ async def review_own_rules(authorizer: Authorizer, call: Call) -> Response:
         ],
         "incomplete": False,
     }
+    errors = authorizer.missing_roles(call.request.user, namespace)
     if node_of(call.request.user) is not None:
-        why = "node authorizer does not support user rule resolution"
-        status.update(incomplete=True, evaluationError=why)
+        status["incomplete"] = True
+        errors.insert(0, "node authorizer does not support user rule resolution")
+    if errors:
+        status["evaluationError"] = aggregate(errors)
     return render_object(call, None, {**_type_of(obj), "metadata": {}, "spec": {}, "status": status}, 201)
 
 
