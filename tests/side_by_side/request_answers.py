@@ -18,12 +18,12 @@ from protobuf_wire import chunk, fields
 
 Obj = dict[str, Any]
 
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _DAYS = "|".join(f"{datetime.now(UTC) + timedelta(days=days):%Y-%m-%d}" for days in (-1, 0, 1))
 _TIME = re.compile(rf"({_DAYS})T\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
 _DRAWN = "5d5a0d5c-1c1f-4c6a-9df5-2d8f0c2b1a11"
 _TEXTS = [
-    (_UUID, lambda found: found.group() if found.group() == _DRAWN else "UID"),
+    (UUID, lambda found: found.group() if found.group() == _DRAWN else "UID"),
     (_TIME, lambda found: "MICROTIME" if found.group(2) else "TIME"),
     (re.compile(r"kube-api-access-[a-z0-9]{5}"), lambda _: "kube-api-access-*"),
     (re.compile(r"\bg-[a-z0-9]{5}\b"), lambda _: "g-*"),
@@ -117,9 +117,9 @@ def plain(value: Any, versions: Versions) -> Any:
         return _text(value)
     if not isinstance(value, dict):
         return value
-    made = {_text(key): plain(one, versions) for key, one in value.items()}
+    made = {_text(key): plain(_without_ours(key, one), versions) for key, one in value.items()}
     if value.get("resourceVersion") and "resourceVersion" in value:
-        made["resourceVersion"] = versions.of(value) if _UUID.fullmatch(str(value.get("uid"))) else "RV"
+        made["resourceVersion"] = versions.of(value) if UUID.fullmatch(str(value.get("uid"))) else "RV"
     if value.get("continue"):
         made["continue"] = "CONTINUE"
     if "cells" in value:
@@ -137,6 +137,13 @@ def plain(value: Any, versions: Versions) -> Any:
         _plain_failure(made)
     _forget_allocated(made)
     return made
+
+
+def _without_ours(key: str, value: Any) -> Any:
+    """The items of a list, or rows, without roles and bindings of Haru's own components."""
+    if key not in ("items", "rows") or not isinstance(value, list):
+        return value
+    return [one for one in value if not re.search(r"'name': 'haru:", str(one)[:2000])]
 
 
 def _in_order(value: Any) -> str:
@@ -243,4 +250,4 @@ def _short(value: Obj, key: str) -> str:
     return json.dumps(value[key])[:3000] if key in value else "-"
 
 
-__all__ = ["PROTOBUF", "Answer", "Versions", "differences", "plain", "unequal"]
+__all__ = ["PROTOBUF", "UUID", "Answer", "Versions", "differences", "plain", "unequal"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from request_answers import Answer
 from request_parts import PATCHES, PROTOBUF, Request
@@ -14,6 +15,9 @@ _LINES = [
     ("the value in the message about a member that cannot change", r".*OBJECT: field is immutable.* \| .*immutable"),
     ("an APIService of what is built in", r"\.details\.causes.*is built in: the API server serves it itself"),
     ("a JSON patch that copies from nowhere", r"code: 20\d .* \| 422 .*copy operation does not apply"),
+    ("a binding to a role that is not there", r"code: 500 unsupported role reference kind: .* \| 422"),
+    ("the path of a uid", r"\.details\.causes.*\.metadata\.uID"),
+    ("which of several bindings allows", r"\.status\.reason: \"RBAC: allowed by .* \| \"RBAC: allowed by"),
     ("a binding to nothing", r"code: 500 target.name: Required value \| 422"),
     (
         "an apply of a Scale of a custom resource",
@@ -56,6 +60,7 @@ _LINES = [
     ("how long a name may be", r".*(must be no more than \d+ )bytes.* \| .*\1characters"),
 ]
 LASTING = {
+    "an item without its key",
     "the owner of a count that was written by a Scale",
     "the status in a write to a PodGroup",
     "an empty list that is always written",
@@ -143,22 +148,53 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         return "an annotation that stands for fields"
     if owners and line.endswith("| -") and "{}" in line and "[]" in body:
         return "an empty list that is always written"
-    if _EMPTY.search(body) and _is_next_version(line):
+    if _is_next_version(line) and _puts_nothing(request, answers[0].value):
         return "an empty list in place of none"
     is_late = "modified" in line if line.startswith("code: 409") else ".metadata.resourceVersion: " in line
     if of in ("flowschemas", "prioritylevelconfigurations") and is_late:
         return "the status that kube-apiserver gives later"
     is_strategic = request.headers.get("Content-Type") == PATCHES["strategic"]
-    if of == "customresourcedefinitions" and is_strategic and "unknown field" in line and line.startswith("warnings"):
-        return "the path of an unknown field in a schema"
+    if is_strategic and line.startswith("warnings") and "unknown field" in line:
+        return "the path of an unknown field in a map" if _tells_of_same_fields(line) else ""
     if of == "replicationcontrollers" and request.method in ("PUT", "PATCH") and _ABOUT_TEMPLATE.match(line):
         return "warnings about the template of before"
     return ""
 
 
 _ABOUT_TEMPLATE = re.compile(r"warnings: .*spec\.template\.")
-_EMPTY = re.compile(r'\[\]|""|\{\}')
 _VERSIONS = re.compile(r'.*metadata\.(generation|resourceVersion): "?(?:RV)?(\d+)"? \| "?(?:RV)?(\d+)"?')
+
+
+def _tells_of_same_fields(line: str) -> bool:
+    """Whether the warnings of both sides tell of unknown fields of the same names, wherever these are."""
+    told = [sorted(re.findall(r'([^".\\]+)\\+"', side)) for side in line.split(" | ")]
+    return len(told) == 2 and told[0] == told[1]
+
+
+def _puts_nothing(request: Request, now: Any) -> bool:
+    """Whether a write has an empty list or text where the object that was answered has nothing."""
+    given = request.body
+    if not isinstance(now, dict) or now.get("kind") in ("Table", "PartialObjectMetadata"):
+        return bool(re.search(r'\[\]|""|\{\}', request.body_text))
+    if isinstance(given, list):
+        return any(_is_nothing(one.get("value"), _at(now, str(one.get("path")))) for one in given)
+    return _is_nothing(given, now)
+
+
+def _at(value: Any, pointer: str) -> Any:
+    for key in pointer.replace("~1", "/").split("/")[1:]:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _is_nothing(given: Any, now: Any) -> bool:
+    if given in ([], "", {}):
+        return now is None or now in ([], "")
+    if isinstance(given, dict):
+        return isinstance(now, dict) and any(_is_nothing(one, now.get(key)) for key, one in given.items())
+    if isinstance(given, list) and isinstance(now, list):
+        return any(_is_nothing(one, other) for one in given for other in now)
+    return False
 
 
 def _is_next_version(line: str) -> bool:

@@ -28,7 +28,7 @@ from urllib.parse import quote, urlsplit
 
 from benchmarks.control_planes import Server, serving
 from custom_objects import definition
-from request_answers import Answer, Versions, differences, plain, unequal
+from request_answers import UUID, Answer, Versions, differences, plain, unequal
 from request_draw import RequestDraw
 from request_parts import PARTIAL, TABLE, Request, chosen
 from request_policies import of_params
@@ -143,8 +143,8 @@ class Side:
             or value.get("kind") == "PartialObjectMetadata"
         ):
             return
-        if metadata.get("generateName") and request.method == "POST":
-            return
+        if (metadata.get("generateName") and request.method == "POST") or UUID.fullmatch(metadata["name"]):
+            return  # each server has another name for it
         path = f"{request.path}/{metadata['name']}" if request.method == "POST" else request.path
         self.objects[path] = value
         for key in ("resourceVersion", "creationTimestamp"):

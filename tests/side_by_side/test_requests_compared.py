@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -14,7 +15,7 @@ from custom_objects import define
 from object_draw import ObjectDraw
 from request_answers import Answer, Versions, differences, plain, unequal
 from request_draw import RequestDraw
-from request_parts import Request, chosen, json_patch, mark, merge_patch
+from request_parts import PATCHES, Request, chosen, json_patch, mark, merge_patch
 from request_samples import ALL, Obj
 from request_verdicts import known_cause
 from requests_compared import Side, main
@@ -97,6 +98,36 @@ def test_warnings_about_former_template_are_known(method: str, about: str, is_kn
     asked = Request(method, "/api/v1/namespaces/n/replicationcontrollers/a", "", {}, {}, "replicationcontrollers")
     line = f"warnings: [] | ['299 - \"spec.{about}spec.containers[0].ports[0]: hostIP set without hostPort\"']"
     assert bool(known_cause(asked, (answered({}), answered({})), line)) is is_known
+
+
+@pytest.mark.parametrize(
+    ("line", "is_known"), [("spec.capacity.m.x", True), ("spec.capacity.m.y", False), ("spec.capacity", False)]
+)
+def test_path_of_unknown_field_in_a_map_is_known(line: str, is_known: bool) -> None:
+    asked = Request("PATCH", "/x", "", {"Content-Type": PATCHES["strategic"]}, {}, "resourceslices")
+    told = [str([f'299 - "unknown field \\"{path}\\""']) for path in ("spec.capacity.x", line)]
+    assert bool(known_cause(asked, (answered({}), answered({})), f"warnings: {told[0]} | {told[1]}")) is is_known
+
+
+@pytest.mark.parametrize(
+    ("body", "is_known"),
+    [
+        ({"spec": {"list": [], "text": "x"}}, True),
+        ({"spec": {"kept": {"a": 1}, "labels": {"a": "b"}}}, False),
+        ({"spec": {"kept": ""}}, False),
+        ([{"op": "add", "path": "/spec/list", "value": []}], True),
+        ([{"op": "add", "path": "/spec/kept", "value": "x"}], False),
+    ],
+)
+def test_next_version_is_known_only_where_an_empty_value_was_put_where_nothing_is(body: Any, is_known: bool) -> None:
+    asked = Request("PATCH", "/x", "", {}, body, "pods")
+    answers = answered({"kind": "Pod", "spec": {"kept": {"a": 1}}}), answered({})
+    assert bool(known_cause(asked, answers, '.metadata.resourceVersion: "RV2" | "RV1"')) is is_known
+
+
+def test_what_is_of_haru_alone_does_not_count_in_a_list() -> None:
+    ours, others = {"metadata": {"name": "haru:x"}}, {"metadata": {"name": "x"}}
+    assert plain({"items": [ours, others], "rows": [{"object": ours}]}, Versions()) == {"items": [others], "rows": []}
 
 
 @pytest.mark.parametrize("sample", ALL, ids=lambda sample: f"{sample['kind']} {sample['metadata']['name']}")
