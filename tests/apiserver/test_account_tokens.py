@@ -24,6 +24,7 @@ from account_api import (
     token_of,
     why_not,
 )
+from admission_objects import BINDINGS, POLICIES, binding, constraints, policy
 from api_caller import ADMIN, KEY, PODS, Caller, Clock, pod, service_account_key
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import (
@@ -104,6 +105,15 @@ async def test_token_request_metadata_must_match_account(robot: Caller, metadata
 async def test_token_request_may_name_uid_of_account(robot: Caller) -> None:
     uid = (await robot.get(f"{ACCOUNTS}/robot"))["metadata"]["uid"]
     assert (await ask(robot, {"uid": uid})).status == 201
+    assert (await ask(robot)).json["metadata"]["uid"] == uid
+
+
+async def test_policies_see_what_a_token_request_leaves_out(robot: Caller) -> None:
+    told = ["object.metadata.name == 'robot'", "has(object.metadata.uid)", "object.spec.expirationSeconds == 3600"]
+    rules = constraints("CREATE", resources="serviceaccounts/token")
+    await robot.create(POLICIES, policy(*told, "object.spec.audiences.size() == 9", matchConstraints=rules))
+    await robot.create(BINDINGS, binding())
+    assert (await ask(robot)).json["message"].endswith("failed expression: object.spec.audiences.size() == 9")
 
 
 async def test_invalid_bound_object_is_refused(robot: Caller) -> None:

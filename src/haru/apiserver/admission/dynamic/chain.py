@@ -203,6 +203,7 @@ class Chain:
 
     async def about_subresource(self, call: Call, body: Obj) -> Obj:
         """Ask about what is posted to a subresource (Binding, Eviction, TokenRequest); the body to go on with."""
+        body.setdefault("metadata", {})
         attributes = Attributes(self._authorizer, call, "CREATE", call.name, body)
         changed = await self._change(attributes)
         await self._judge(attributes)

@@ -46,13 +46,18 @@ async def issue_token(tokens: AccountTokens, call: Call) -> Response:
     account = await call.objects.read("", "serviceaccounts", call.namespace, call.name)
     if account is None:
         raise call.not_found()
+    spec = request.setdefault("spec", {})
+    spec["audiences"] = spec.get("audiences") or list(tokens.audiences)
+    spec.setdefault("expirationSeconds", DEFAULT_SECONDS)
+    names = {"name": call.name, "namespace": call.namespace, "uid": account["metadata"]["uid"]}
+    request["metadata"] = {**names, **(request.get("metadata") or {}), "creationTimestamp": call.now}
     if call.chain is not None:
         request = await call.chain.about_subresource(call, request)
         _check_names(call, request.get("metadata") or {})
     if not tokens.can_sign:
         raise bad_request_error("this server has no key to sign ServiceAccount tokens with")
-    spec = request.setdefault("spec", {})
-    _check_uid(call, account, (request.get("metadata") or {}).get("uid") or "")
+    spec, metadata = request.setdefault("spec", {}), request.setdefault("metadata", {})
+    _check_uid(call, account, metadata.get("uid") or "")
     audiences = spec.get("audiences") or list(tokens.audiences)
     seconds = _seconds(call, spec.get("expirationSeconds"), tokens.max_seconds)
     await node_restriction.check_token(call, spec.get("boundObjectRef"))
@@ -66,9 +71,7 @@ async def issue_token(tokens: AccountTokens, call: Call) -> Response:
     asked = {**request, "metadata": {}, "spec": {**spec, "expirationSeconds": seconds}}
     write = ManagedWrite(call.manager, _KIND.api_version, type_of(_KIND), "token", call.now)
     managed = track_update(None, asked, write)["metadata"].get("managedFields")
-    metadata = request.setdefault("metadata", {})
     metadata["managedFields"] = managed
-    metadata.update(name=call.name, namespace=call.namespace, creationTimestamp=call.now, uid=call.objects.new_uid())
     spec.update(audiences=audiences, expirationSeconds=seconds)
     spec.setdefault("boundObjectRef", None)
     stamp = format_time(datetime.fromtimestamp(issued.expires, UTC))
