@@ -66,7 +66,7 @@ def _resource(kind: Kind) -> Obj:
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
         "kind": kind.kind,
-        "verbs": list(kind.verbs),
+        "verbs": _verbs(kind),
     }
     if kind.short_names:
         resource["shortNames"] = list(kind.short_names)
@@ -75,6 +75,12 @@ def _resource(kind: Kind) -> Obj:
     if not kind.virtual:
         resource["storageVersionHash"] = storage_version_hash(kind)
     return resource
+
+
+def _verbs(kind: Kind) -> list[str]:
+    """What can be done with its objects: of a definition that goes they are no longer made or changed."""
+    goes = kind.custom is not None and kind.custom.terminating
+    return [verb for verb in kind.verbs if not (goes and verb in ("create", "patch", "update"))]
 
 
 def _shown(kind: Kind) -> Sequence[Subresource]:
@@ -128,7 +134,7 @@ def _aggregated_resource(kind: Kind) -> Obj:
         "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular,
-        "verbs": list(kind.verbs),
+        "verbs": _verbs(kind),
     }
     if kind.short_names:
         resource["shortNames"] = list(kind.short_names)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from haru.kube.custom.types import preference
 from haru.kube.errors import PageNotFound, StatusError
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind, all_kinds, enabled_by_default, group_versions, storage_kind, subresources_of
@@ -95,8 +96,9 @@ class Served:
     def _index(self) -> None:
         resources = [*self._built_in_resources, *self._custom]
         self.kinds = [resource.kind for resource in resources]
-        versions = [*self._built_in_versions, *((r.kind.group, r.kind.version) for r in self._custom)]
-        self.group_versions = list(dict.fromkeys(versions))
+        custom = {(r.kind.group, r.kind.version) for r in self._custom}
+        in_order = sorted(custom, key=lambda version: (version[0], preference(version[1])))
+        self.group_versions = list(dict.fromkeys([*self._built_in_versions, *in_order]))
         self._resources = {(r.kind.group, r.kind.version, r.kind.plural): r for r in resources}
         self._preferred: dict[tuple[str, str], Resource] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
