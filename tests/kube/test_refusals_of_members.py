@@ -7,6 +7,7 @@ from kube_cases import Obj, pod, problems, put, update_problems
 
 from haru.kube.patch.strategic import apply_strategic_merge_patch
 from haru.kube.schema import message_type
+from haru.kube.validation.workload_status import validate_deployment_status, validate_stateful_set_status
 
 CONTAINER = {"name": "c", "image": "i"}
 
@@ -38,11 +39,21 @@ def test_node_with_a_network_that_is_none_is_told_which() -> None:
     assert found.endswith("dual stack with error:invalid CIDR[1]: <nil> (invalid CIDR address: x)")
 
 
-def test_address_that_is_no_network_is_not_compared_with_its_block() -> None:
-    block = {"cidr": "10.1.0.0/16", "except": ["10.0.0.0"]}
+@pytest.mark.parametrize(("cidr", "but"), [("10.1.0.0/16", "10.0.0.0"), ("10.0.0.0", "10.1.0.0/16")])
+def test_address_that_is_no_network_is_not_compared_with_its_block(cidr: str, but: str) -> None:
+    block = {"cidr": cidr, "except": [but]}
     spec = {"podSelector": {}, "ingress": [{"from": [{"ipBlock": block}]}]}
     policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "n"}, "spec": spec}
     assert not [one for one in problems(policy) if "strict subset" in one]
+
+
+def test_available_replicas_are_ready_ones() -> None:
+    status = {"replicas": 3, "availableReplicas": 2}
+    ((refused,), (other,)) = (
+        [str(one) for one in check({"status": status}, {})]
+        for check in (validate_stateful_set_status, validate_deployment_status)
+    )
+    assert "cannot be greater than status.readyReplicas" in refused and "than readyReplicas" in other
 
 
 def test_capacity_whose_class_is_taken_away_is_refused_for_both_reasons() -> None:

@@ -292,14 +292,10 @@ def _block(field: str, block: Obj, known: Sequence[str | None]) -> list[FieldErr
     for index, text in enumerate(items(block, "except")):
         place, without = f"{field}.except[{index}]", _network(text)
         found += [] if text in known else each_message(place, text, names.is_network(text))
-        if (
-            "/" in text
-            and without is not None
-            and not (
-                whole.version == without.version
-                and without.network_address in whole
-                and whole.prefixlen < without.prefixlen
-            )
+        if without is not None and not (
+            whole.version == without.version
+            and without.network_address in whole
+            and whole.prefixlen < without.prefixlen
         ):
             found.append(invalid(place, text, "must be a strict subset of `cidr`"))
     return found
@@ -307,6 +303,6 @@ def _block(field: str, block: Obj, known: Sequence[str | None]) -> list[FieldErr
 
 def _network(text: str) -> Any:
     try:
-        return ipaddress.ip_network(text, strict=False)
+        return ipaddress.ip_network(text, strict=False) if "/" in text else None
     except ValueError:
         return None

@@ -14,8 +14,8 @@ Check = Callable[[Obj, Obj], list[FieldError]]
 _SHARED: Final = ("observedGeneration", "replicas", "readyReplicas", "availableReplicas", "terminatingReplicas")
 
 
-def _counts(counted: tuple[str, ...], parts: tuple[str, ...]) -> Check:
-    """Validate counts; `parts` may not be more than the replicas, and available ones are ready."""
+def _counts(counted: tuple[str, ...], parts: tuple[str, ...], ready: str = "readyReplicas") -> Check:
+    """Validate counts; `parts` may not be more than the replicas, and available ones are ready, as a message says."""
 
     def check(new: Obj, old: Obj) -> list[FieldError]:
         status, before = part(new, "status"), part(old, "status")
@@ -27,7 +27,7 @@ def _counts(counted: tuple[str, ...], parts: tuple[str, ...]) -> Check:
                 found.append(invalid(f"status.{name}", count, "cannot be greater than status.replicas"))
         available = status.get("availableReplicas") or 0
         if parts and available > (status.get("readyReplicas") or 0):
-            found.append(invalid("status.availableReplicas", available, "cannot be greater than readyReplicas"))
+            found.append(invalid("status.availableReplicas", available, f"cannot be greater than {ready}"))
         return found + _collisions(status, before)
 
     return check
@@ -50,6 +50,7 @@ validate_replica_set_status = _counts(
 validate_stateful_set_status = _counts(
     (*_SHARED, "currentReplicas", "updatedReplicas", "collisionCount"),
     ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"),
+    "status.readyReplicas",
 )
 validate_daemon_set_status = _counts(
     (
