@@ -269,6 +269,52 @@ async def test_embedded_metadata_of_a_wrong_type_are_refused(api: Caller) -> Non
     )
 
 
+async def test_list_of_custom_objects_is_of_the_kind_that_the_definition_names(api: Caller) -> None:
+    made = definition()
+    made["spec"]["names"]["listKind"] = "TrainingSet"
+    await define(api, made)
+    assert (await api.get(TRAININGS))["kind"] == "TrainingSet"
+    schemas = (await api.get("/openapi/v3/apis/ml.example.com/v1"))["components"]["schemas"]
+    assert "com.example.ml.v1.TrainingSet" in schemas
+
+
+async def test_names_of_custom_objects_are_judged_by_the_schema(api: Caller) -> None:
+    name = {"type": "string", "pattern": "^a"}
+    schema = {"type": "object", "properties": {"metadata": {"type": "object", "properties": {"name": name}}}}
+    await define(api, with_schema(schema))
+    answer = await api("POST", TRAININGS, training("b"))
+    assert answer.json["details"]["causes"] == [
+        {
+            "field": "metadata.name",
+            "reason": "FieldValueInvalid",
+            "message": "Invalid value: \"b\": metadata.name in body should match '^a'",
+        }
+    ]
+    assert (await api("POST", TRAININGS, training("a"))).status == 201
+
+
+async def test_openapi_tells_what_a_definition_leaves_unsaid(api: Caller) -> None:
+    either, numbers = [{"type": "integer"}, {"type": "string"}], [{"minimum": 1}]
+    int_or_string = {"x-kubernetes-int-or-string": True}
+    members = {
+        "plain": int_or_string,
+        "more": int_or_string | {"anyOf": numbers},
+        "said": int_or_string | {"allOf": [{"anyOf": either}]},
+        "inner": {"type": "object", "x-kubernetes-embedded-resource": True, "properties": {"x": {"type": "string"}}},
+    }
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": members}}}
+    await define(api, with_schema(schema, selectableFields=[{"jsonPath": ".spec.inner.x"}]))
+    told = (await api.get("/openapi/v3/apis/ml.example.com/v1"))["components"]["schemas"]
+    training, listed = (told[f"com.example.ml.v1.Training{suffix}"] for suffix in ("", "List"))
+    spec = training["properties"]["spec"]["properties"]
+    assert spec["plain"]["anyOf"] == either and spec["said"] == members["said"]
+    assert spec["more"]["anyOf"] == numbers and spec["more"]["allOf"] == [{"anyOf": either}]
+    assert spec["inner"]["required"] == ["kind", "apiVersion"]
+    assert list(spec["inner"]["properties"]) == ["x", "apiVersion", "kind", "metadata"]
+    fields = [{"fieldPath": "spec.inner.x"}]
+    assert training["x-kubernetes-selectable-fields"] == listed["x-kubernetes-selectable-fields"] == fields
+
+
 async def test_printer_columns_and_selectable_fields_work(api: Caller) -> None:
     await define(api)
     await api("POST", TRAININGS, training("a", model="bert"))
@@ -336,6 +382,8 @@ async def test_deleting_definition_deletes_its_objects(api: Caller) -> None:
     )
     await _until(api, f"{TRAININGS}/a", 404)
     assert (await api("GET", f"{TRAININGS}/b")).json["metadata"]["deletionTimestamp"]
+    verbs = (await api.get("/apis/ml.example.com/v1"))["resources"][0]["verbs"]
+    assert verbs == ["delete", "deletecollection", "get", "list", "watch"]
     await api("PATCH", f"{TRAININGS}/b", {"metadata": {"finalizers": None}}, type=MERGE)
     await _until(api, f"{DEFINITIONS}/{NAME}", 404)
     assert (await api("GET", TRAININGS)).status == 404
@@ -383,6 +431,7 @@ async def test_freed_short_name_is_served(api: Caller) -> None:
     assert await served() == short
 
 
+PRESERVES = "x-kubernetes-preserve-unknown-fields"
 RULED = {
     "type": "object",
     "default": {},
@@ -504,6 +553,42 @@ async def test_invalid_definition_is_refused(api: Caller, obj: dict[str, Any], m
     answer = await api("POST", DEFINITIONS, obj)
     assert answer.status == 422, answer.json
     assert message in answer.json["message"]
+
+
+def ruled(rule: str, kind: str = "integer", **more: Any) -> dict[str, Any]:
+    return {"type": kind, "x-kubernetes-validations": [{"rule": rule}], **more}
+
+
+NOT_DECLARED = "rule compiler initialization error: failed to convert to declType for CEL validation rules"
+
+
+@pytest.mark.parametrize(
+    ("members", "more", "told"),
+    [
+        # What defaults break is told before any rule is compiled.
+        ({"a": ruled("self > 1", default=0), "b": ruled("self.c")}, {}, ["a].default: Invalid value: 0: failed rule"]),
+        ({"a": {**ruled("true", default={}), "type": "", PRESERVES: True}}, {}, [NOT_DECLARED]),
+        ({"a": {"type": "array", "items": ruled("self > 1"), "default": [1]}}, {}, ["a].default[0]: Invalid"]),
+        ({"a": {"type": "object", "additionalProperties": ruled("self > 1"), "default": {"b": 1}}}, {},
+         ["a].default[b]"]),
+        # Rules are compiled beside what else is wrong, but for those above or at what is wrong in the schema.
+        ({"a": ruled("self.c"), "b": {"type": "x"}}, {}, ["a].x-kubernetes-validations[0].rule", "b].type"]),
+        ({"a": ruled("self.c", pattern="["), "b": {"type": "x"}}, {}, ["a].pattern", "b].type: Unsupported"]),
+        ({"a": ruled("self.c")}, {"group": "ml.k8s.io"}, ["a].x-kubernetes-validations[0].rule", "protected groups"]),
+        ({"a": {**ruled("self.c"), "x-kubernetes-validations": [{"rule": "oldSelf.c", "optionalOldSelf": True}]}}, {},
+         ["validations[0].rule", "optionalOldSelf: Invalid value: true: may not be set if oldSelf is not used"]),
+        ({"a": {"type": "integer", "default": 1}}, {"preserveUnknownFields": True},
+         ["must be false in order to use defaults in the schema", "cannot set to true"]),
+    ],
+)  # fmt: skip
+async def test_rules_of_a_definition_are_judged_after_defaults_and_beside_other_faults(
+    api: Caller, members: dict[str, Any], more: dict[str, Any], told: list[str]
+) -> None:
+    made = with_schema({"type": "object", "properties": members})
+    answer = await api("POST", DEFINITIONS, {**made, "spec": {**made["spec"], **more}})
+    causes = [f"{one['field']}: {one['message']}" for one in answer.json["details"]["causes"]]
+    assert all(any(one in cause for cause in causes) for one in told), causes
+    assert len([cause for cause in causes if "metadata.name" not in cause]) == len(told), causes
 
 
 async def test_validation_rules_of_schema_are_checked(api: Caller) -> None:

@@ -160,7 +160,6 @@ class _Walk:
 def _faults(rule: CheckedRule, path: str, uncorrelated: str) -> Iterator[FieldError]:
     if rule.problem:
         yield invalid(f"{path}.rule", rule.raw.get("rule"), rule.problem)
-        return
     if rule.message_problem:
         yield invalid(f"{path}.messageExpression", rule.raw["messageExpression"], rule.message_problem)
     if rule.about_changes and uncorrelated:

@@ -26,6 +26,7 @@ RULE_LIMIT = 1_000_000
 """What one evaluation may cost."""
 OBJECT_LIMIT = 10_000_000
 """What all rules of an object may cost together."""
+_NOT_DECLARED = "failed to convert to declType for CEL validation rules"
 _ABSENT = object()
 _NO_MORE = "no further validation rules will be run"
 _MESSAGE_BYTES = 5 * 1024
@@ -62,8 +63,7 @@ def _compiled(schema: Structural, *, root: bool) -> tuple[_Rule, ...]:
     try:
         rules = check_rules(schema, root=root)
     except UnseenError:
-        why = "expressions cannot see values of which the schema says nothing"
-        return tuple(_Rule(raw, None, None, False, False, why) for raw in schema.rules)
+        return (_Rule(schema.rules[0], None, None, False, False, _NOT_DECLARED),)
     return tuple(_program(rule) for rule in rules)
 
 
@@ -113,7 +113,8 @@ class _Walk:
                 declared = schema.properties.get(name) or schema.additional
                 if declared is not None:
                     then = before.get(name, _ABSENT)
-                    yield from self.node(inner, then, declared, f"{path}.{name}" if path else name)
+                    below = f"{path}.{name}" if name in schema.properties else f"{path}[{name}]"
+                    yield from self.node(inner, then, declared, below.removeprefix("."))
         elif isinstance(new, list) and schema.items is not None:
             earlier = items_by_key(old, schema)
             for index, item in enumerate(new):
@@ -123,7 +124,7 @@ class _Walk:
     def _apply(
         self, rules: tuple[_Rule, ...], new: Any, old: Any, schema: Structural, path: str, *, root: bool
     ) -> Iterator[FieldError]:
-        kind = schema.type or "object"
+        kind = schema.type
         try:
             value = to_value(new, schema, root=root)
             before = None if old is _ABSENT or old is None else to_value(old, schema, root=root)
@@ -141,7 +142,8 @@ class _Walk:
 
     def _one(self, rule: _Rule, value: Any, before: Any, shown: Any, kind: str, path: str) -> Iterator[FieldError]:
         if rule.program is None:
-            yield invalid(path or "<nil>", kind, f"rule compile error: {rule.problem}")
+            what = "compiler initialization" if rule.problem == _NOT_DECLARED else "compile"
+            yield invalid(path or "<nil>", kind, f"rule {what} error: {rule.problem}")
             return
         place = path + str(rule.raw.get("fieldPath") or "")
         place = place.lstrip(".") or "<nil>"
@@ -184,4 +186,4 @@ class _Walk:
 
 def _finding(rule: _Rule, path: str, shown: Any, message: str) -> FieldError:
     chosen = _TYPES.get(str(rule.raw.get("reason") or ""), "FieldValueInvalid")
-    return FieldError(chosen, path, shown, message)
+    return FieldError(chosen, path, shown, "" if chosen == "FieldValueDuplicate" else message)

@@ -30,6 +30,7 @@ class CustomType(Protocol):
     has_status: bool
     scale: Obj | None
     selectable: Mapping[str, str]
+    list_kind: str
     warning: str
     terminating: bool
     message: MessageType
@@ -80,7 +81,7 @@ class Kind:
     @property
     def list_kind(self) -> str:
         """`DeploymentList`."""
-        return self.kind + "List"
+        return (self.custom.list_kind if self.custom is not None else "") or self.kind + "List"
 
     @property
     def group_resource(self) -> str:

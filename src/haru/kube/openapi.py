@@ -16,7 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from haru.kube.kinds import Kind, Subresource, by_kind, subresources_of
+from haru.kube.custom.published import published
+from haru.kube.kinds import CustomType, Kind, Subresource, by_kind, subresources_of
 from haru.kube.meta import Obj
 from haru.kube.schema import Field, MessageType, message_type
 
@@ -132,14 +133,14 @@ class _Schemas:
     def add_kind(self, kind: Kind) -> None:
         """The kind's own schema and its list's."""
         if kind.custom is not None:
-            schema = self.schemas[kind.type_name] = self._custom_schema(kind.custom.raw)
+            schema = self.schemas[kind.type_name] = self._custom_schema(kind.custom)
         else:
             schema = self.schemas[self.add(message_type(kind.type_name))]
         schema["x-kubernetes-group-version-kind"] = [_gvk(kind)]
         if "list" in kind.verbs:
             self.schemas[_list_name(kind)] = self.list_schema(kind)
 
-    def _custom_schema(self, raw: Obj) -> Obj:
+    def _custom_schema(self, custom: CustomType) -> Obj:
         """A custom resource as its definition has it, with what every object has besides."""
         meta = self.reference(self.add(message_type(f"{_META}.ObjectMeta")))
         every = {
@@ -150,7 +151,8 @@ class _Schemas:
                 "description": "Standard object's metadata: name, labels and whatever else every object has.",
             },
         }
-        return {**raw, "properties": {**(raw.get("properties") or {}), **every}}
+        raw = published(custom.raw, every)
+        return {**raw, "properties": {**(raw.get("properties") or {}), **every}, **_selectable(custom)}
 
     def list_schema(self, kind: Kind) -> Obj:
         meta = message_type(f"{_META}.ListMeta")
@@ -165,6 +167,7 @@ class _Schemas:
                 "metadata": {**self.reference(self.add(meta)), "description": "The version of the list as a whole."},
             },
             "x-kubernetes-group-version-kind": [{**_gvk(kind), "kind": kind.list_kind}],
+            **(_selectable(kind.custom) if kind.custom is not None else {}),
         }
 
     def add(self, message: MessageType) -> str:
@@ -246,7 +249,12 @@ def _gvk(kind: Kind) -> Obj:
 
 
 def _list_name(kind: Kind) -> str:
-    return kind.type_name + "List"
+    return kind.type_name.removesuffix(kind.kind) + kind.list_kind
+
+
+def _selectable(custom: CustomType) -> Obj:
+    fields = [{"fieldPath": path} for path in custom.selectable]
+    return {"x-kubernetes-selectable-fields": fields} if fields else {}
 
 
 @cache

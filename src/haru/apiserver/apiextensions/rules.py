@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from haru.cel.object_rules import ObjectRules
 from haru.kube.custom.definitions import GROUP, is_shared, schema_path, schemas_of
 from haru.kube.custom.structural import parse
+from haru.kube.custom.structural_checks import default_errors, structural_errors, why_not_structural
 from haru.kube.errors import FieldError, invalid
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
@@ -26,22 +28,16 @@ _NOT_CHECKED = (
 
 
 def with_rule_errors(found: list[FieldError], kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:
-    """What validation found, and what the rules of a custom resource's schema refuse beyond that.
-
-    The expressions of definitions are judged in valid ones alone.
-    """
+    """What validation found, and what the rules of a custom resource's schema refuse beyond that."""
     if kind.group == "admissionregistration.k8s.io":
         return found + _admission_errors(kind, new, old)
     if kind.custom is None:
-        return found or _expression_errors(kind, new, old)
+        is_definition = (kind.group, kind.kind) == (GROUP, "CustomResourceDefinition")
+        return found + _definition_errors(found, new, old) if is_definition else found
     rules = _rules_of(kind)
     if rules and any(error.type in _BLOCKING for error in found):
         return [*found, invalid("<nil>", None, _NOT_CHECKED)]
     return found + rules.check(new, old)
-
-
-def _expression_errors(kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:
-    return _definition_errors(new, old) if (kind.group, kind.kind) == (GROUP, "CustomResourceDefinition") else []
 
 
 def _admission_errors(kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:
@@ -65,32 +61,57 @@ def _rules_of(kind: Kind) -> ObjectRules:
     return found
 
 
-def _definition_errors(definition: Obj, old: Obj | None) -> list[FieldError]:
-    from haru.cel.definition_rules import rule_problems
-
-    versions, before = definition["spec"]["versions"], schemas_of(old)
+def _definition_errors(known: list[FieldError], definition: Obj, old: Obj | None) -> list[FieldError]:
+    """What the expressions of a definition are refused for, beside what is known of it already."""
+    versions, before = (definition.get("spec") or {}).get("versions") or [], schemas_of(old)
     found: list[FieldError] = []
     for index, version in enumerate(versions[:1] if is_shared(versions, "schema") else versions):
         schema = (version.get("schema") or {}).get("openAPIV3Schema")
         # What is stored is not judged again: by whatever it was accepted, it must be possible to let it go.
         if schema is not None and before.get(version["name"]) != schema:
-            place = schema_path(versions, index)
-            found += rule_problems(parse(schema), place) or _default_errors(schema, place)
+            found += _schema_errors(known, schema, schema_path(versions, index))
     return found
 
 
-def _default_errors(schema: Obj, path: str) -> list[FieldError]:
-    """Which rules the defaults of a schema break, each without the defaults below it."""
+def _schema_errors(known: list[FieldError], schema: Obj, path: str) -> list[FieldError]:
+    """What the rules of a structural schema are refused for: first that defaults break them.
+
+    A rule is looked at only where nothing is wrong with the schema of the values that it sees.
+    """
+    from haru.cel.definition_rules import rule_problems
+
+    wrong = [error.field for error in known if error.field.startswith(path)]
+    if wrong and (why_not_structural(schema) or structural_errors(schema, path)):
+        return []
+    wrong_defaults = [error.field for error in default_errors(schema, path)] if wrong else []
+    broken = _default_errors(schema, path, wrong_defaults)
+    if broken or wrong_defaults:
+        return broken
+    return [
+        error
+        for error in rule_problems(parse(schema), path)
+        if not any(_is_at(one, error.field.partition(".x-kubernetes-validations")[0]) for one in wrong)
+    ]
+
+
+def _is_at(field: str, place: str) -> bool:
+    """Whether a field is at a place or below it."""
+    return field.startswith(place) and field[len(place) : len(place) + 1] in ("", ".", "[")
+
+
+def _default_errors(schema: Obj, path: str, wrong: Sequence[str]) -> list[FieldError]:
+    """Which rules the defaults of a schema break that are not wrong in themselves, each without the defaults below."""
     from haru.cel.object_rules import ObjectRules
 
     found: list[FieldError] = []
-    if (value := schema.get("default")) is not None:
+    value = schema.get("default")
+    if value is not None and not any(_is_at(one, f"{path}.default") for one in wrong):
         for error in ObjectRules(parse(schema)).check(value, None):
-            below = "" if error.field == "<nil>" else f".{error.field}"
+            below = "" if error.field == "<nil>" else f".{error.field}".replace(".[", "[", 1)
             found.append(replace(error, field=f"{path}.default{below}"))
     items = schema.get("items")
     if isinstance(items, dict):
-        found += _default_errors(items, f"{path}.items")
+        found += _default_errors(items, f"{path}.items", wrong)
     for name, inner in (schema.get("properties") or {}).items():
-        found += _default_errors(inner or {}, f"{path}.properties[{name}]")
+        found += _default_errors(inner or {}, f"{path}.properties[{name}]", wrong)
     return found

@@ -213,6 +213,12 @@ def _specified(inner: Raw, structure: Raw, path: str, where: str) -> Iterator[Fi
 # --- defaults
 
 
+def has_default(raw: Raw) -> bool:
+    """Whether a schema has a default somewhere."""
+    inner = [*(raw.get("properties") or {}).values(), raw.get("items"), raw.get("additionalProperties")]
+    return raw.get("default") is not None or any(has_default(one) for one in inner if isinstance(one, dict))
+
+
 def default_errors(raw: Raw, path: str) -> list[FieldError]:
     """List the defaults of a structural schema that are no values of it; the root is an object as a whole."""
     return list(_defaults({**raw, "x-kubernetes-embedded-resource": True}, path))

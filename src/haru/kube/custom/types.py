@@ -27,7 +27,9 @@ from haru.kube.schema import Field, MessageType
 class CustomType:
     """One version of a CustomResourceDefinition, decoded."""
 
-    def __init__(self, version: Obj, label: str, *, terminating: bool = False, warning: str = "") -> None:
+    def __init__(
+        self, version: Obj, label: str, *, terminating: bool = False, warning: str = "", list_kind: str = ""
+    ) -> None:
         raw = (version.get("schema") or {}).get("openAPIV3Schema")
         self.raw: Obj = raw or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         self.schema: Structural = parse(raw) if raw else ANYTHING
@@ -39,6 +41,7 @@ class CustomType:
         }
         self.warning = warning
         """What to warn of who uses the version; empty: nothing."""
+        self.list_kind = list_kind
         self.terminating = terminating
         """Whether the definition is being deleted, so that no object may be made any more."""
         self.message = self._message(label)
@@ -127,7 +130,13 @@ def _kind(definition: Obj, version: Obj) -> Kind:
     group, kind = spec["group"], accepted["kind"]
     terminating = bool(definition["metadata"].get("deletionTimestamp"))
     warning = _deprecation(version, group, kind, spec["versions"])
-    custom = CustomType(version, f"{group}/{version['name']} {kind}", terminating=terminating, warning=warning)
+    custom = CustomType(
+        version,
+        f"{group}/{version['name']} {kind}",
+        terminating=terminating,
+        warning=warning,
+        list_kind=accepted.get("listKind") or "",
+    )
     subresources = (["scale"] if custom.scale else []) + (["status"] if custom.has_status else [])
     return Kind(
         group=group,
@@ -148,10 +157,14 @@ def _kind(definition: Obj, version: Obj) -> Kind:
 
 
 def _preference(version: Obj) -> tuple[int, int, int, str]:
-    """v2 before v1 before v1beta2 before v1alpha1; names of another form last, in their order."""
-    match = re.fullmatch(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?", version["name"])
+    return preference(version["name"])
+
+
+def preference(name: str) -> tuple[int, int, int, str]:
+    """Rank a version: v2 before v1 before v1beta2 before v1alpha1; names of another form last, in their order."""
+    match = re.fullmatch(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?", name)
     if match is None:
-        return (3, 0, 0, version["name"])
+        return (3, 0, 0, name)
     stage = {None: 0, "beta": 1, "alpha": 2}[match[2]]
     return (stage, -int(match[1]), -int(match[3] or 0), "")
 

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 
 from haru.kube.custom.formats import FORMATS
-from haru.kube.custom.shaping import TYPE_META
 from haru.kube.custom.structural import Structural
 from haru.kube.errors import FieldError, duplicate, invalid, not_supported, required, too_long, too_many
 from haru.kube.meta import Obj
@@ -34,7 +33,7 @@ def judge(value: Any, schema: Structural, path: str, old: Any = _ABSENT) -> list
 
     What is as it was in `old` is not judged again (KEP 4008).
     """
-    return list(_judge(value, schema, path, old, resource=False))
+    return list(_judge(value, schema, path, old))
 
 
 def below(error: FieldError, path: str) -> FieldError:
@@ -45,11 +44,11 @@ def below(error: FieldError, path: str) -> FieldError:
 
 
 def validate_object_values(obj: Obj, schema: Structural, old: Obj | None = None) -> list[FieldError]:
-    """Validate a whole object; its type and metadata are validated elsewhere."""
-    return list(_judge(obj, schema, "", _ABSENT if old is None else old, resource=True))
+    """Validate a whole object; what its schema does not say of its type and metadata is validated elsewhere."""
+    return list(_judge(obj, schema, "", _ABSENT if old is None else old))
 
 
-def _judge(value: Any, schema: Structural, path: str, old: Any, *, resource: bool) -> Iterator[FieldError]:
+def _judge(value: Any, schema: Structural, path: str, old: Any) -> Iterator[FieldError]:
     if type(value) is type(old) and value == old:
         return
     if value is None and (schema.nullable or _takes_anything(schema)):
@@ -64,13 +63,11 @@ def _judge(value: Any, schema: Structural, path: str, old: Any, *, resource: boo
     if wrong is None and isinstance(value, dict):
         before = old if isinstance(old, dict) else {}
         for name, inner in value.items():
-            if resource and name in TYPE_META:
-                continue
             declared = schema.properties.get(name) or schema.additional
             if declared is not None:
                 then = before.get(name, _ABSENT)
                 place = name if not path and name in schema.properties else f"{path}.{name}"
-                yield from _judge(inner, declared, place, then, resource=False)
+                yield from _judge(inner, declared, place, then)
 
 
 def _items(value: Sequence[Any], schema: Structural, path: str, old: Any) -> Iterator[FieldError]:
@@ -79,7 +76,7 @@ def _items(value: Sequence[Any], schema: Structural, path: str, old: Any) -> Ite
     earlier = items_by_key(old, schema)
     for index, item in enumerate(value):
         then = earlier.get(item_key(item, schema), _ABSENT) if earlier else _ABSENT
-        yield from _judge(item, schema.items, f"{path}[{index}]", then, resource=False)
+        yield from _judge(item, schema.items, f"{path}[{index}]", then)
 
 
 def _takes_anything(schema: Structural) -> bool:

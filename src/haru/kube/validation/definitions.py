@@ -12,7 +12,7 @@ from haru.kube import names
 from haru.kube.custom.definitions import is_established, is_shared, schema_path, schemas_of
 from haru.kube.custom.field_paths import field_at
 from haru.kube.custom.schema_checks import check_schema
-from haru.kube.custom.structural_checks import why_not_structural
+from haru.kube.custom.structural_checks import has_default, why_not_structural
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required, too_many
 from haru.kube.meta import Obj
 from haru.kube.validation.common import immutable, same
@@ -62,7 +62,11 @@ def _preserves_unknown(spec: Obj) -> list[FieldError]:
     if not spec.get("preserveUnknownFields"):
         return []
     why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
-    return [invalid("spec.preserveUnknownFields", True, why)]
+    found = [invalid("spec.preserveUnknownFields", True, why)]
+    if any(has_default(schema or {}) for schema in schemas_of({"spec": spec}).values()):
+        why = "must be false in order to use defaults in the schema"
+        found.append(invalid("spec.preserveUnknownFields", True, why))
+    return found
 
 
 def _stored_versions(definition: Obj) -> Iterator[FieldError]:
