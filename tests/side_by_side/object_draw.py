@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from request_custom import CustomKind
+
 from haru.kube import yaml
 from haru.kube.kinds import by_kind
 from haru.kube.schema import Field, MessageType, message_type
@@ -111,10 +113,13 @@ class ObjectDraw:
 
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
+        self.custom: CustomKind | None = None
 
     def changed(self, obj: Obj, most: int = 3) -> Obj:
         """A copy with one to `most` changes."""
         made = copy.deepcopy(obj)
+        if self.custom and self.custom.knows(obj) and self.dice.random() < 0.7:
+            return self.custom.changed(made)
         kind = by_kind(str(obj.get("apiVersion")), str(obj.get("kind")))
         message = kind.message_type if kind else None
         for _ in range(self.dice.randint(1, most)):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from request_documents import about_custom
 from request_parts import PROTOBUF, Request
 
 from haru.kube import yaml
@@ -25,6 +26,7 @@ _DRAWN = "5d5a0d5c-1c1f-4c6a-9df5-2d8f0c2b1a11"
 _TEXTS = [
     (UUID, lambda found: found.group() if found.group() == _DRAWN else "UID"),
     (_TIME, lambda found: "MICROTIME" if found.group(2) else "TIME"),
+    (re.compile(r"\bselfType\d+"), lambda _: "selfType"),
     (re.compile(r"kube-api-access-[a-z0-9]{5}"), lambda _: "kube-api-access-*"),
     (re.compile(r"\bg-[a-z0-9]{5}\b"), lambda _: "g-*"),
     (re.compile(r"\bx{50,}[a-z0-9]{5}\b"), lambda _: "x-*"),
@@ -174,6 +176,10 @@ def _in_short(cause: Obj) -> str:
     message = str(cause.get("message")).partition("\n@@")[0]
     if cause.get("field") == "patch":
         return "WORDS"
+    if "x-kubernetes-validations" in str(cause.get("field")):
+        message = re.sub(
+            r"^(Invalid value: ).*?(?=: (messageExpression |compilation |cel |program |oldSelf))", r"\1OBJECT", message
+        )
     message = _ADDRESS.sub("IP", _CHANGES.sub(r"\1", message))
     return _SHOWN.sub(r"\1OBJECT", message)
 
@@ -194,6 +200,8 @@ def differences(request: Request, kube: Answer, haru: Answer, versions: tuple[Ve
     if kube.status != haru.status:
         told = [one.value.get("message", "") if isinstance(one.value, dict) else "" for one in (kube, haru)]
         return [f"code: {kube.status} {told[0]} | {haru.status} {told[1]}"]
+    if request.resource in ("discovery", "openapi"):
+        return unequal(about_custom(kube.value), about_custom(haru.value))
     one, other = (plain(each.value, seen) for each, seen in zip((kube, haru), versions, strict=True))
     types = [each.headers.get("content-type", "").partition(";stream")[0] for each in (kube, haru)]
     if types[0] != types[1]:

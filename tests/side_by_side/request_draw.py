@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from object_draw import ObjectDraw
+from request_custom import CustomKind
 from request_parts import (
     BODIES,
     PARTIAL,
@@ -72,8 +73,14 @@ class RequestDraw:
         ]
         given = self.dice.choices(picked, weights, k=KINDS)
         self.resources = [Resource(self._renamed(one, seed), self.namespace) for one in given]
+        self.custom = CustomKind(seed, self.namespace)
+        self.objects.custom = self.custom
         self.policies = Policies(random.Random(f"policies {seed}"), seed, self.namespace, self.resources)
         self.users = Users(random.Random(f"users {seed}"), seed, self.namespace, self.resources)
+
+    def define(self, definition: Obj) -> None:
+        """Draw the objects of this definition, too, and more often than others."""
+        self.resources += self.custom.resources(definition) * 2
 
     def _renamed(self, given: Obj, seed: int) -> Obj:
         kind = by_kind(given["apiVersion"], given["kind"])

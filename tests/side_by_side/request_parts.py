@@ -76,15 +76,16 @@ class Request:
 
 
 class Resource:
-    """Where objects of a sample's kind are, within a namespace."""
+    """Where objects of a sample's kind are, within a namespace; of a custom one plural and subresources are given."""
 
-    def __init__(self, given: Obj, namespace: str) -> None:
+    def __init__(self, given: Obj, namespace: str, custom: tuple[str, tuple[str, ...]] | None = None) -> None:
         kind = by_kind(given["apiVersion"], given["kind"])
+        plural, under = custom or _OF_CUSTOM.get(given["kind"], ("", ()))
         group, _, version = given["apiVersion"].rpartition("/")
         self.group = group
         self.root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-        self.plural = kind.plural if kind else _OF_CUSTOM[given["kind"]][0]
-        self.subresources = kind.subresources if kind else _OF_CUSTOM[given["kind"]][1]
+        self.plural = kind.plural if kind else plural
+        self.subresources = kind.subresources if kind else under
         self.is_namespaced = kind.namespaced if kind else True
         self.is_virtual = kind.virtual if kind else False
         self.is_custom = kind is None

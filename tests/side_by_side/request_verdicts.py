@@ -16,6 +16,7 @@ _LINES = [
     ("an APIService of what is built in", r"\.details\.causes.*is built in: the API server serves it itself"),
     ("a JSON patch that copies from nowhere", r"code: 20\d .* \| 422 .*copy operation does not apply"),
     ("a binding to a role that is not there", r"code: 500 unsupported role reference kind: .* \| 422"),
+    ("a page after which nothing more matches", r"\.metadata\.continue: \"CONTINUE\" \| -$"),
     ("the path of a uid", r"\.details\.causes.*\.metadata\.uID"),
     ("which of several bindings allows", r"\.status\.reason: \"RBAC: allowed by .* \| \"RBAC: allowed by"),
     ("a binding to nothing", r"code: 500 target.name: Required value \| 422"),
@@ -60,6 +61,7 @@ _LINES = [
     ("how long a name may be", r".*(must be no more than \d+ )bytes.* \| .*\1characters"),
 ]
 LASTING = {
+    "a page after which nothing more matches",
     "an item without its key",
     "the owner of a count that was written by a Scale",
     "the status in a write to a PodGroup",
@@ -104,7 +106,7 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         request.body_text,
         line.startswith((".metadata.managedFields[", ".metadata.managedFields#")),
     )
-    is_custom = request.path.startswith("/apis/ml.example.com/")
+    is_custom = bool(re.match(r"/apis/[^/]+\.example\.com/", request.path))
     if is_custom and of.startswith("odd ") and answers[1].status in (404, 405):
         return "wrong paths and methods of custom resources"
     if is_custom and of.endswith("/scale") and "no kind is registered for the type v1.Scale in scheme" in line:

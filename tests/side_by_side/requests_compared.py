@@ -29,6 +29,7 @@ from urllib.parse import quote, urlsplit
 from benchmarks.control_planes import Server, serving
 from custom_objects import definition
 from request_answers import UUID, Answer, Versions, differences, plain, unequal
+from request_custom import DEFINITIONS
 from request_draw import RequestDraw
 from request_parts import PARTIAL, TABLE, Request, chosen
 from request_policies import of_params
@@ -211,9 +212,10 @@ class Comparison:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": draw.namespace}}
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         headers = {"Content-Type": "application/json"}
-        begun = self.ask(Request("POST", "/api/v1/namespaces", "", headers, namespace))
+        self.ask(Request("POST", "/api/v1/namespaces", "", headers, namespace))
         self.ask(Request("POST", f"/api/v1/namespaces/{draw.namespace}/serviceaccounts", "", headers, account))
-        created = self._admit(draw)
+        created = self._admit(draw) | self._define(seed, draw)
+        begun = self.ask(Request("GET", f"/api/v1/namespaces/{draw.namespace}/configmaps"))
         for number in range(steps):
             request = draw.next()
             goes_on = self.step(seed, number, request)
@@ -224,25 +226,54 @@ class Comparison:
                 self.counted["seeds ended early"] += 1
                 break
         else:
-            versions = [one.value["metadata"]["resourceVersion"] for one in begun]
-            self._watch(seed, draw, versions)
+            self._watch(seed, draw, [one.value["metadata"]["resourceVersion"] for one in begun])
         self._clean(draw, created)
 
     def _admit(self, draw: RequestDraw) -> set[str]:
         """Give the users of a seed their rights, and put its policies to work; the paths of what does so."""
         made, headers = set[str](), {"Content-Type": "application/json"}
-        for path, obj in [*draw.users.roles(), *draw.policies.objects()]:
-            answers = self.ask(Request("POST", path, "", headers, obj))
-            if answers[0].status != answers[1].status:
-                raise AssertionError(f"{obj}: {[answer.value for answer in answers]}")
-            made.add(f"{path}/{obj['metadata']['name']}")
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         account = f"/api/v1/namespaces/{draw.namespace}/serviceaccounts/default"
         given = self.ask(Request("POST", f"{account}/token", "", headers, body))
         for side, answer in zip((self.kube, self.haru), given, strict=True):
             side.marks[TOKEN, draw.namespace] = answer.value["status"]["token"]
+        for path, obj in [*draw.users.roles(), *draw.policies.objects()]:
+            answers = self.ask(Request("POST", path, "", headers, obj))
+            if answers[0].status != answers[1].status:
+                raise AssertionError(f"{obj}: {[answer.value for answer in answers]}")
+            made.add(f"{path}/{obj['metadata']['name']}")
         time.sleep(3 if draw.policies.are_at_work else 0.15)
         return made
+
+    def _define(self, seed: int, draw: RequestDraw) -> set[str]:
+        """Define the custom kind of a seed, and compare what is told of it; the path of its definition."""
+        headers = {"Content-Type": "application/json"}
+        for tried in range(4 if draw.custom.is_drawn else 0):
+            definition = draw.custom.definition(tried)
+            asked = Request("POST", DEFINITIONS, "", headers, definition, "customresourcedefinitions")
+            self.step(seed, tried - 4, asked)
+            path = f"{DEFINITIONS}/{draw.custom.name}"
+            if {path} <= self.kube.objects.keys() & self.haru.objects.keys():
+                told = draw.custom.told(definition)
+                self._wait_for(told)
+                for request in told:
+                    self.step(seed, -1, request)
+                draw.define(definition)
+                for one in draw.resources:  # kube-apiserver begins to watch a new kind when somebody asks for it
+                    self.ask(Request("GET", one.path))
+                for side in (self.kube, self.haru):
+                    del side.objects[path]
+                return {path}
+        return set()
+
+    def _wait_for(self, requests: Sequence[Request]) -> None:
+        """Wait until kube-apiserver, too, tells of a new kind."""
+        until = time.monotonic() + 15
+        while any(self.kube.ask(one).status != 200 for one in requests if one.resource == "openapi"):
+            if time.monotonic() > until:
+                break
+            time.sleep(0.3)
+        time.sleep(1)
 
     def _look_again(self, changed: str) -> None:
         """Learn what became of the objects that a request was about, and forget those that are gone."""
@@ -272,8 +303,9 @@ class Comparison:
             seen = [
                 plain(events_of(one), side.versions) for one, side in zip(watches, (self.kube, self.haru), strict=True)
             ]
-            for line in self.judged(request, (Answer(200, {}, [], b""),) * 2, unequal(*seen)):
-                print(f"seed {seed}: {request}\n   {line[:2500]}", flush=True)
+            unknown = self.judged(request, (Answer(200, {}, [], b""),) * 2, unequal(*seen))
+            if unknown:
+                print(f"seed {seed}: {request}", *(f"\n   {line[:2500]}" for line in unknown), flush=True)
 
     def _clean(self, draw: RequestDraw, created: set[str]) -> None:
         headers = {"Content-Type": "application/merge-patch+json"}
