@@ -314,6 +314,33 @@ def test_old_images_go_however_empty_the_disk_is(monkeypatch: pytest.MonkeyPatch
     assert runtime.ids == ["b"]
 
 
+def test_image_that_was_used_until_now_may_go_if_it_was_seen_first_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = Runtime("long here", used=("long here",))
+    images = Images(runtime, monkeypatch)
+    for images.now in (1000.0, 1300.0):
+        images.collect()
+    runtime.used, images.disk = (), FileSystem(capacity=100, available=10)
+    images.collect()
+    assert runtime.ids == []
+
+
+def test_maximum_age_counts_from_the_last_use_not_from_when_an_image_was_seen_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runtime = Runtime("long here", used=("long here",))
+    images = Images(runtime, monkeypatch, maximum_age=3600.0)
+    for images.now in (1000.0, 4000.0):
+        images.collect()
+    runtime.used = ()
+    runtime.ids.append("new, never used")
+    images.now = 4601.0
+    images.collect()
+    assert runtime.ids == ["long here"]
+    images.now = 7601.0
+    images.collect()
+    assert runtime.ids == []
+
+
 @pytest.mark.parametrize(("available", "freed"), [(16, 0), (15, 5), (0, 20), (200, 0)])
 def test_disk_is_freed_from_the_high_to_the_low_threshold(available: int, freed: int) -> None:
     assert bytes_to_free(ImageGcOptions(), available, 100) == freed
