@@ -130,6 +130,6 @@ def loop_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def at_once(work: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
         return work(*arguments, **more)
 
-    for module in ("worker", "due_starts", "container_kill"):
-        monkeypatch.setattr(f"haru.node.podworker.{module}.time", SimpleNamespace(time=now, monotonic=now))
+    for module in ("podworker.worker", "podworker.due_starts", "podworker.container_kill", "agent.images"):
+        monkeypatch.setattr(f"haru.node.{module}.time", SimpleNamespace(time=now, monotonic=now))
     monkeypatch.setattr(asyncio, "to_thread", at_once)

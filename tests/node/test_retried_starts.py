@@ -15,6 +15,7 @@ from slow_runtime import SlowRuntime
 
 import virtual_time
 from haru.node.cri.errors import CriError
+from haru.proto import cri_pb2 as cri
 
 
 class Refusing(SlowRuntime):
@@ -77,3 +78,37 @@ def test_crashed_container_that_can_not_be_made_again_says_why_instead_of_that_i
             return reasons
 
     assert virtual_time.run(body()) - {""} == {"CreateContainerError"}
+
+
+class Imageless(SlowRuntime):
+    """Loses its image, and can not pull it."""
+
+    is_there = True
+    pulls = 0
+
+    async def image(self, name: str) -> cri.Image | None:
+        return await super().image(name) if self.is_there else None
+
+    async def pull(self, *arguments: Any) -> str:
+        self.pulls += 1
+        raise CriError("PullImage", "NOT_FOUND", "no such image")
+
+
+def test_crashed_container_whose_image_can_not_be_pulled_says_so_until_the_next_attempt(tmp_path: Path) -> None:
+    runtime = Imageless(random.Random(0), 0.0)
+
+    async def body() -> set[str]:
+        async with node(runtime, tmp_path) as world:
+            world.api.pod["spec"]["containers"][0]["imagePullPolicy"] = "IfNotPresent"
+            await world.until(lambda: runtime.running("main"))
+            runtime.is_there = False
+            runtime.end("main", 3)
+            await world.until(lambda: runtime.pulls == 1)
+            reasons = set()
+            while runtime.pulls == 1:
+                await asyncio.sleep(0.5)
+                state = world.api.pod["status"]["containerStatuses"][0]["state"]
+                reasons.add(state.get("waiting", {}).get("reason", ""))
+            return reasons
+
+    assert virtual_time.run(body()) == {"ErrImagePull"}

@@ -11,7 +11,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from haru.client.events import EventRecorder, EventType
 from haru.kube.container_events import container_of, image_is_present, image_was_pulled
@@ -23,6 +23,7 @@ from haru.node.cri.client import RuntimeClient
 from haru.node.cri.errors import CriError
 from haru.proto import cri_pb2 as cri
 
+PULL_ERROR: Final = "ErrImagePull"
 _DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
 
 
@@ -174,7 +175,7 @@ class ImageManager:
         pulls.failed[name], pulls.problems[name] = now, failure
         message = f'Failed to pull image "{name}": {failure}'
         self._tell(about, "Warning", "Failed", message)
-        raise ImageError("ErrImagePull", failure, 0.0)
+        raise ImageError(PULL_ERROR, failure, 0.0)
 
     def _tell_missing_secrets(self, pod: Obj, sources: ReferencedObjects) -> None:
         if missing := [name for name in _pull_secrets(pod) if sources.secret(name) is None]:

@@ -18,7 +18,7 @@ from haru.kube.container_events import container_of
 from haru.kube.container_restarts import CrashLoop
 from haru.kube.meta import Obj
 from haru.node.agent.context import Context
-from haru.node.agent.images import StartError
+from haru.node.agent.images import PULL_ERROR, StartError
 from haru.node.cri.errors import CriError
 from haru.node.dra.devices import DevicesError, Prepared
 from haru.node.podworker.attempts import failed_to_run, next_attempt, target_id
@@ -99,10 +99,10 @@ class DueStarts:
                 began = True
             except StartError as error:
                 self.reasons[name] = error.reason, str(error)
-                pause = RETRY_SECONDS if error.wait is None else max(error.wait, 0.1)
-                if error.wait != 0.0:  # otherwise it has run, and its crash loop says when it starts again
-                    self._retry_at[name] = time.monotonic() + pause
-                wait = min(wait, pause)
+                pause = _retry_pause(error, has_run=seen.newest(name) is not None)
+                if pause:
+                    self._retry_at[name] = time.monotonic() + max(pause, 0.1)
+                wait = min(wait, max(pause, 0.1))
                 self._wake()
             except DevicesError as error:
                 self._context.recorder.event(pod, "Warning", error.reason, str(error))
@@ -141,6 +141,16 @@ class DueStarts:
                     await self._context.runtime.stop_container(one.id, 2)
         except CriError as error:
             raise StartError("CreateContainerError", f"an earlier start is not over: {error}", 1.0) from error
+
+
+def _retry_pause(error: StartError, *, has_run: bool) -> float:
+    """How long the next attempt waits; 0 where a look at once says more: that a crash loop, or one of pulls, has begun.
+
+    Kubelets look again after a failed pull because the pod's sandbox is new; that of a container which has run is not.
+    """
+    if error.wait is None or (has_run and error.reason == PULL_ERROR):
+        return RETRY_SECONDS
+    return error.wait
 
 
 def _backed_off(pod: Obj, name: str) -> str:
