@@ -5,9 +5,10 @@ Source of what is known: docs/differences.md.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -47,6 +48,10 @@ class Node(Protocol):
     """A node that is asked."""
 
     @property
+    def name(self) -> str:
+        """Which kubelet it has."""
+
+    @property
     def node(self) -> str:
         """The name of its Node."""
 
@@ -60,21 +65,19 @@ class Node(Protocol):
 
 @dataclass(frozen=True)
 class Known:
-    """What does not count of a pod: members of its status, members of its containers' statuses, lines."""
+    """What does not count of a pod: members of its status, lines."""
 
     members: Sequence[str] = ()
-    of_containers: Sequence[str] = ()
     lines: str = "(?!)"
 
 
-_FORGOTTEN: Final = Known(of_containers=("state", "lastState", "resources", "user"))
-"""Containers that a kubelet has removed before it tells how they ended."""
+FORGOTTEN: Final = ("volume-limit", "e-logs", "e-prestop", "deadline-crash", "sandbox-dies")
+"""Pods with containers that a kubelet may have removed before it tells how they ended."""
 _REFUSED: Final = Known(("conditions", "containerStatuses"))
 """A pod that is refused when its node starts again."""
 _UNMOUNTED: Final = Known(lines="event: Warning FailedMount ")
 """Volumes that haru node does not mount, or whose sources went while they were mounted."""
 KNOWN: Final = {
-    **dict.fromkeys(("volume-limit", "e-logs", "e-prestop", "deadline-crash", "sandbox-dies"), _FORGOTTEN),
     **dict.fromkeys(("again-refused", "boot-refused"), _REFUSED),
     **dict.fromkeys(("pvc-missing", "v-csi", "v-nfs", "v-gone", "v-key-gone", "v-secret-gone"), _UNMOUNTED),
     "driver-silent": Known(lines=r"event: .* NodePrepareResources skipped "),
@@ -104,34 +107,59 @@ def plain(value: Any, side: Node) -> Any:
     return value
 
 
-def told(side: Node, namespace: str) -> dict[str, list[str]]:
-    """By pod: its status, line by line, then the events about it."""
-    found: dict[str, list[str]] = {}
+def told(side: Node, namespace: str) -> dict[str, list[list[str]]]:
+    """By pod: its status, line by line, then the events about it; several, where any of them will do."""
+    found: dict[str, list[list[str]]] = {}
     for pod in side.listed(namespace, "pods"):
-        status = plain(pod["status"], side)
+        status, name = plain(pod["status"], side), pod["metadata"]["name"]
         status["conditions"] = sorted(status.get("conditions", ()), key=lambda one: str(one["type"]))
         _drop_momentary(status)
         _tell_ends(status)
-        _drop_known(status, KNOWN.get(pod["metadata"]["name"], Known()))
-        found[pod["metadata"]["name"]] = json.dumps(status, indent=1, sort_keys=True).splitlines()
+        for member in KNOWN.get(name, Known()).members:
+            status.pop(member, None)
+        versions = _with_forgotten(status, by_kubelet=side.name == "kubelet") if name in FORGOTTEN else [status]
+        found[name] = [json.dumps(one, indent=1, sort_keys=True).splitlines() for one in versions]
     events: dict[str, set[str]] = {}
     for event in side.listed(namespace, "events"):
         about = event["involvedObject"]
         text = f"event: {event['type']} {event['reason']} {about.get('fieldPath', '')}: {plain(event['message'], side)}"
         events.setdefault(about["name"], set()).add(text)
-    told = {name: [*found.get(name, ()), *sorted(events.get(name, ()))] for name in found.keys() | events.keys()}
     return {
-        name: [line for line in lines if not re.match(KNOWN.get(name, Known()).lines, line)]
-        for name, lines in told.items()
+        name: [
+            [line for line in (*lines, *sorted(events.get(name, ()))) if not re.match(_known_lines(name), line)]
+            for lines in found.get(name, [[]])
+        ]
+        for name in found.keys() | events.keys()
     }
 
 
-def _drop_known(status: Obj, known: Known) -> None:
-    for member in known.members:
-        status.pop(member, None)
-    for container in (one for kind in ("initContainerStatuses", "containerStatuses") for one in status.get(kind, ())):
-        for member in known.of_containers:
-            container.pop(member, None)
+def _known_lines(name: str) -> str:
+    return KNOWN.get(name, Known()).lines
+
+
+def _with_forgotten(status: Obj, *, by_kubelet: bool) -> list[Obj]:
+    """A status without how its containers ended: those of which a kubelet does not know, or any of the other node's."""
+    ends = [
+        (kind, number, member)
+        for kind in ("initContainerStatuses", "containerStatuses")
+        for number, one in enumerate(status.get(kind, ()))
+        for member in ("state", "lastState")
+        if (ended := (one.get(member) or {}).get("terminated"))
+        and (not by_kubelet or ended.get("reason") == "ContainerStatusUnknown")
+    ]
+    choices = [(True,) if by_kubelet else (True, False)] * len(ends)
+    return [_forgetting(status, itertools.compress(ends, chosen)) for chosen in itertools.product(*choices)]
+
+
+def _forgetting(status: Obj, ends: Iterable[tuple[str, int, str]]) -> Obj:
+    left: Obj = json.loads(json.dumps(status))
+    for kind, number, member in ends:
+        one = left[kind][number]
+        one[member] = "an end"
+        if member == "state":
+            for of_it in ("resources", "user"):
+                one.pop(of_it, None)
+    return left
 
 
 def _drop_momentary(status: Obj) -> None:

@@ -214,9 +214,9 @@ def _differences(
     agreed: set[str] = set()
     while True:
         for side, namespace, found in zip(sides, namespaces, heard, strict=True):
-            now = {**told(side, namespace), **said[side.name], "the node": [*side.images(), *side.node_events()]}
-            for pod, lines in now.items():
-                found.setdefault(pod, []).append(lines)
+            others = {**said[side.name], "the node": [*side.images(), *side.node_events()]}
+            for pod, versions in {**told(side, namespace), **{one: [lines] for one, lines in others.items()}}.items():
+                found.setdefault(pod, []).extend(versions)
         left: list[tuple[str, str]] = []
         for pod in sorted((heard[0].keys() | heard[1].keys()) - agreed):
             pairs = [differing(*pair) for pair in itertools.product(*(one.get(pod, [[]]) for one in heard))]

@@ -52,7 +52,7 @@ class Recorded(Side):
 
 
 def test_pod_is_told_with_its_events_once() -> None:
-    lines = told(Recorded("haru", Path("kubeconfig"), Path("/tmp/kc/haru")), "haru-1")["p"]
+    [lines] = told(Recorded("haru", Path("kubeconfig"), Path("/tmp/kc/haru")), "haru-1")["p"]
     assert [line for line in lines if line.startswith("event")] == [
         "event: Normal Started spec.containers{main}: on NODE"
     ]
@@ -70,7 +70,40 @@ def test_what_a_probe_is_told_at_one_moment_counts_only_where_both_are() -> None
 def test_what_is_known_of_a_pod_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     side = Recorded("haru", Path("kubeconfig"), Path("/tmp/kc/haru"))
     monkeypatch.setitem(KNOWN, "p", Known(("conditions",), lines="event: Normal Started"))
-    assert told(side, "haru-1")["p"] == ["{", ' "resources": {}', "}"]
+    assert told(side, "haru-1")["p"] == [["{", ' "resources": {}', "}"]]
+
+
+class Ended(Side):
+    """A side whose pod has ended so."""
+
+    end: Obj
+
+    def listed(self, namespace: str, kind: str) -> list[Obj]:
+        """The pod, which knows more than its end where that is known."""
+        if kind == "events":
+            return []
+        more = {} if self.end["exitCode"] == 137 else {"user": {}}
+        containers = [{"name": "main", "ready": False, "state": {"terminated": self.end}, **more}]
+        return [{"metadata": {"name": "e-logs"}, "status": {"phase": "Failed", "containerStatuses": containers}}]
+
+
+@pytest.mark.parametrize(
+    ("of_kubelet", "agrees"),
+    [
+        ({"exitCode": 137, "reason": "ContainerStatusUnknown"}, True),
+        ({"exitCode": 5, "reason": "Error"}, True),
+        ({"exitCode": 137, "reason": "Error"}, False),
+    ],
+)
+def test_end_that_a_kubelet_has_forgotten_does_not_count_and_one_that_it_knows_does(
+    of_kubelet: Obj, agrees: bool
+) -> None:
+    heard = []
+    for name, end in (("kubelet", of_kubelet), ("haru", {"exitCode": 5, "reason": "Error"})):
+        side = Ended(name, Path("kubeconfig"), Path("/tmp/kc"))
+        object.__setattr__(side, "end", end)
+        heard.append(told(side, f"{name}-1")["e-logs"])
+    assert any(one in heard[1] for one in heard[0]) == agrees
 
 
 @pytest.mark.parametrize("name", CASES)
