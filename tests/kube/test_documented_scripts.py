@@ -164,6 +164,8 @@ def test_dates_that_init_containers_wrote_are_theirs() -> None:
         ("date +%T > /tmp/x; sleep 5; cat /tmp/x", ["09:59:58"]),
         ("echo a; sleep 9 & wait; echo b; sleep 1 & wait $!; date +%T", ["a", "b", "10:00:08"]),
         ("printf a; echo b > /tmp/x; echo c", ["ac"]),
+        ("\nitems=(foo 'b r' baz)\nI=1\necho ${items[$I]} ${items[0]} ${items[9]}.\nenv | grep foo", ["b r foo ."]),
+        ("a=(foo bar); echo ${a[1]} > /var/log/data.txt; rev /var/log/data.txt", ["rab"]),
     ],
 )  # fmt: skip
 def test_programs_of_documented_tasks_are_understood(text: str, lines: list[str]) -> None:

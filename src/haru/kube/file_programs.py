@@ -137,6 +137,15 @@ def _wc(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) ->
     return None if shown is None else 0
 
 
+def _rev(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
+    text = files.get(words[0]) if len(words) == 1 else None
+    if text is None or has_mark(text):
+        return None
+    for line in text.splitlines():
+        shell.say(line[::-1])
+    return 0
+
+
 def _tail(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
     rest = [word for word in words if word not in ("-f", "-F")]
     if len(rest) == len(words):
@@ -210,5 +219,5 @@ def _length(text: str) -> int:
 
 _PROGRAMS: Final[Mapping[str, Callable[[ShellInterpreter, ContainerFiles, Sequence[str]], int | None]]] = {
     "touch": _touch, "rm": _rm, "mkdir": _mkdir, "cp": _cp, "test": _test, "[": _test, "[[": _test,
-    "cat": _cat, "ls": _ls, "wc": _wc, "head": partial(_part_of_file, "head"), "tail": _tail,
+    "cat": _cat, "ls": _ls, "wc": _wc, "head": partial(_part_of_file, "head"), "tail": _tail, "rev": _rev,
 }  # fmt: skip

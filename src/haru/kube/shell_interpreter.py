@@ -55,6 +55,8 @@ _COMMAND: Final = re.compile(
 )
 """A command whose output is put in when the command around it is run."""
 _OUTPUT_TO_COME: Final = re.compile("\1([^\1]*)\1")
+_ARRAY: Final = re.compile(r"(?:^|(?<=[;\n]))[ \t]*([A-Za-z_]\w*)=\(([^()`$]*)\)")
+_ELEMENT: Final = re.compile(r"\$\{(\w+)\[(\d+|\$\w+|\$\{\w+\})\]\}")
 _IN_BACKGROUND: Final = re.compile(r"(\bsleep\s+[^\s;&|]+)\s*&\s*;?\s*wait\b(?:\s+\$!)?")
 _OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
@@ -81,6 +83,7 @@ class ShellInterpreter(ABC):
         self._ends_at_failure = False
         self._readers: list[tuple[str, str]] = []
         """The loops over lines: the variable of each, and its commands."""
+        self._arrays: dict[str, list[str]] = {}
 
     @abstractmethod
     def command(self, words: Sequence[str]) -> int:
@@ -140,7 +143,7 @@ class ShellInterpreter(ABC):
 
     def text(self, text: str) -> None:
         """Run a whole script."""
-        text = unrolled(_IN_BACKGROUND.sub(r"\1", text))
+        text = unrolled(_IN_BACKGROUND.sub(r"\1", _ARRAY.sub(self._array, text)))
         loop = _LOOP.search(text)
         if loop is None:
             self._commands(text)
@@ -246,7 +249,17 @@ class ShellInterpreter(ABC):
 
     def _expand(self, word: str, code: int) -> str:
         """A word with its variables, and with what commands print at this moment."""
-        return _OUTPUT_TO_COME.sub(self._output, expanded(word, self.variables, code))
+        return _OUTPUT_TO_COME.sub(self._output, expanded(_ELEMENT.sub(self._element, word), self.variables, code))
+
+    def _array(self, found: re.Match[str]) -> str:
+        with contextlib.suppress(ValueError):
+            self._arrays[found[1]] = shlex.split(found[2])
+        return "true" if found[1] in self._arrays else found[0]
+
+    def _element(self, found: re.Match[str]) -> str:
+        """One of an array's words; nothing where it has none."""
+        words, number = self._arrays.get(found[1], ()), expanded(found[2], self.variables, 0)
+        return words[int(number)] if number.isdecimal() and int(number) < len(words) else ""
 
     def _output(self, found: re.Match[str]) -> str:
         """What a command prints, in one line unless it stands in quotes."""
