@@ -113,6 +113,7 @@ _READ_ONCE = (
 )
 
 
+_ALL_READ = frozenset(_READ_ONCE)
 _SHARED = (*_READ_ONCE, *_TAKEN)
 _VALUES_OF_SHARED = attrgetter(*_SHARED)
 _OF_SPEC = frozenset({*_READ_ONCE, *_TAKEN, "claims", "group"})
@@ -159,6 +160,8 @@ class PodInfo:
         found = PodInfo(key, obj, spec.get("nodeName") or "")
         known = found.__dict__
         known["spec"], known["status"] = spec, obj.get("status") or {}
+        # Whoever meets a pod asks for these.
+        known["labels"], known["deleting"] = meta.get("labels") or _NO_LABELS, bool(meta.get("deletionTimestamp"))
         return found
 
     @cached_property
@@ -396,7 +399,7 @@ class PodInfo:
             return
         for pod in pods:
             known, own = pod.__dict__, pod.spec
-            if all(map(known.__contains__, _READ_ONCE)):
+            if known.keys() >= _ALL_READ:
                 continue
             if pod.node != node or pod.claimed or pod.key.namespace != namespace or not _RESIZED.isdisjoint(pod.status):
                 continue

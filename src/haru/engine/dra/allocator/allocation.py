@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, repeat
 
 from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.allocator.allocation_problem import AllocationProblem
@@ -174,7 +174,7 @@ class Solution:
         """The same as `results`; cheaper for one node after the other."""
         if self._plain is None or not site.plain:
             return self.results(site, new_share_id)
-        return tuple([_plain_allocation(site, chosen) for chosen in self._plain])
+        return tuple(map(_plain_allocation, repeat(site), self._plain))
 
     def results(self, site: NodeDevices, new_share_id: Callable[[], str]) -> tuple[Obj, ...]:
         """The allocations of the claims, on the node that was asked or one like it."""
