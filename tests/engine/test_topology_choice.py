@@ -6,6 +6,7 @@ import copy
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from engine_objects import (
     DRIVER,
     Obj,
@@ -27,6 +28,7 @@ from topology_objects import RACK, constraint
 
 from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.podgroup.domain_classes import DomainClasses
+from haru.engine.podgroup.domain_prefilter import DomainPreFilter
 from haru.engine.podgroup.domain_search import DomainSearch
 from haru.engine.podgroup.domain_totals import DeviceTotals, DomainTotals
 from haru.engine.podgroup.placement_attempt import attempt_placement
@@ -206,6 +208,22 @@ def test_domain_totals_follow_cluster_changes(history: list[tuple[str, Obj]]) ->
             anew = replace(snapshot, decision_cache=DecisionCache())
             by_pool = replace(anew, decision_cache=DecisionCache(), node_device_classes=None)
             assert _state(snapshot, work) == _state(anew, work) == _state(by_pool, work)
+
+
+def test_nodes_of_equal_racks_are_looked_at_for_the_one_that_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    inventory = [node(f"{rack}-{number}", "4", {RACK: rack}) for rack in "abcdef" for number in range(2)]
+    work = [pod_group("g", 2, **constraint(RACK)), *(pod(f"m{number}", group="g", cpu="4") for number in range(2))]
+    found, _ = placements(SchedulerCache.of([*inventory, *work]).snapshot(), work)
+    looked_at: list[str] = []
+    by_node = DomainPreFilter.max_members_by_node
+
+    def counted(self: DomainPreFilter, domain: str) -> int:
+        looked_at.append(domain)
+        return by_node(self, domain)
+
+    monkeypatch.setattr(DomainPreFilter, "max_members_by_node", counted)
+    best = found.best(found.values)
+    assert best is not None and looked_at == [best.domain]
 
 
 def _state(snapshot: Snapshot, work: list[Obj]) -> Any:

@@ -44,7 +44,7 @@ class _Bound(NamedTuple):
 
     minus_score: int
     seed_hash: bytes
-    """Of `domain`, the first of them in that order; empty as long as no domain's is computed."""
+    """Of `domain`, the first of them in that order; empty until those of several are computed."""
     domain: str
     max_members: int
     exact: bool
@@ -142,7 +142,8 @@ class DomainSearch:
     def _bound(self, equal: Collection[str], count: int, ceiling: int, added: Mapping[Hashable, int]) -> _Bound:
         domain = next(iter(equal))
         score = self._score.total(self._score.fit(domain, added), self._running + count, ceiling)
-        return _Bound(-score, b"", domain, count, False, equal, [])
+        seed_hash = self._seed_hash(domain) if len(equal) == 1 else b""
+        return _Bound(-score, seed_hash, domain, count, False, equal, [])
 
     def _seed_hash(self, domain: str) -> bytes:
         return self._hashed((domain,))[0][0]
