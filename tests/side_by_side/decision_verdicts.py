@@ -15,7 +15,7 @@ from haru.kube.quantity import parse_quantity
 Devices = list[tuple[Any, ...]]
 KNOWN = {
     "summary": "words about preemption: where devices are missing, and of a pod that was rejected before any node",
-    "more": "Haru binds more members of a gang: it searches, where kube-scheduler takes the first that fits",
+    "more": "Haru binds, or tells of, more members of a gang: it searches; kube-scheduler takes what fits first",
     "extras": "kube-scheduler evicts for members beyond the quorum",
     "evicts for devices": "Haru evicts for devices; kube-scheduler's trial leaves a victim's claims allocated",
     "whole": "for a single pod kube-scheduler evicts members of a group that is disrupted as a whole one by one",
@@ -132,7 +132,7 @@ def differences(
 def _different(seen: Outcome, expected: Outcome, grouped: bool, promised: bool) -> tuple[str, ...]:
     found = [*_bindings(seen, expected, grouped), *_victims(seen, expected, grouped)]
     if grouped:
-        if found != ["more"] and sorted(seen.nodes().values()) != sorted(expected.nodes().values()):
+        if found != ["more members"] and sorted(seen.nodes().values()) != sorted(expected.nodes().values()):
             found.append("nodes")
     else:
         found += ["node"] if seen.nodes() != expected.nodes() else []
@@ -159,7 +159,7 @@ def _bindings(seen: Outcome, expected: Outcome, grouped: bool) -> list[str]:
     before, after = sum(seen.bound.values()), sum(expected.bound.values())
     if before == after:
         return []
-    return ["more" if after > before and not expected.victims and not seen.victims else "bound"]
+    return ["more members" if after > before and not expected.victims and not seen.victims else "bound"]
 
 
 def _victims(seen: Outcome, expected: Outcome, grouped: bool) -> list[str]:

@@ -30,7 +30,7 @@ from benchmarks.control_planes import QPS, Server, serving
 from benchmarks.processes import started
 from decided_cluster import DecidedCluster, condition, name_of
 from decision_verdicts import KNOWN, MESSAGES, Outcome, Placement, differences
-from engine_outcomes import ALPHA_GATES, GANG_GATES, decisions, helps, outcome_of
+from engine_outcomes import ALPHA_GATES, GANG_GATES, decisions, helps, outcome_of, without_search
 from known_causes import Situation, cause_of, named_claims
 from manifests import Obj
 from random_clusters import ALPHA_DIMENSIONS, DIMENSIONS, ChangeDraw, ClusterDraw, drawn_dimensions
@@ -235,7 +235,8 @@ class Play:
         return Step(what, seen, expected, differing, situation)
 
     def _decided(self, case: Situation) -> list[Decision]:
-        return decisions(case.objects, case.pods, case.group, self._gates)
+        with contextlib.nullcontext() if case.searches else without_search():
+            return decisions(case.objects, case.pods, case.group, self._gates)
 
 
 def _outcomes(found: Sequence[Decision]) -> list[Outcome]:

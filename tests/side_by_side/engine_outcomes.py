@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from unittest.mock import patch
 
 from decision_verdicts import Outcome, Placement, devices_of, made_for, of_containers, of_node
 from manifests import Obj
 
 from haru.engine import Decision, Features, Options, SchedulerCache, decide
 from haru.engine.framework import DEFAULT_PROFILE, PreemptionOptions, SchedulerGates
+from haru.engine.podgroup import placement_attempt
+from haru.engine.podgroup.placement_search import FoundPlacements
 from haru.kube.gates import FeatureGates
 from haru.scheduler.queue import queueing_hints
 
@@ -42,6 +46,14 @@ def decisions(
             seen = [aged.get(one["metadata"].get("uid", ""), one) for one in objects]
         found.append(_decided(seen, order, group, gates, seed))
     return found
+
+
+@contextlib.contextmanager
+def without_search() -> Iterator[None]:
+    """Have members of a gang take the places that they find first, until the block is left."""
+    nothing = FoundPlacements((), complete=True)
+    with patch.object(placement_attempt, "search_placements", lambda *_: nothing):
+        yield
 
 
 def _created(pod: Obj, number: int) -> Obj:

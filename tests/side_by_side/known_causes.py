@@ -28,11 +28,12 @@ _MOST_DEVICES = 8
 
 @dataclass(frozen=True)
 class Situation:
-    """All objects before a decision, and the pods that are decided."""
+    """All objects before a decision, and the pods that are decided. `searches`: for places of a gang."""
 
     objects: Sequence[Obj]
     pods: Sequence[Obj]
     group: Obj | None
+    searches: bool = True
 
 
 Decide = Callable[[Situation], Sequence[Outcome]]
@@ -64,6 +65,7 @@ def cause_of(
     if {"victims", "nominated"}.intersection(found) and not any(seen.bound.values()):
         worlds |= {"whole": with_members_alone}
         worlds |= {"sole use": with_sole_users_kept, "evicts for devices": with_devices_kept}
+    worlds["more"] = without_search
     ending = [name(pod) for pod in _running(situation) if _ends(pod)]
     several = situation
     for cause, made in worlds.items():
@@ -102,6 +104,11 @@ def frees_elsewhere(seen: Outcome, expected: Sequence[Outcome], situation: Situa
 
 
 # -- groups -----------------------------------------------------------------------------------------------------------
+
+
+def without_search(situation: Situation) -> Situation | None:
+    """Each member of a gang takes the first place, as if there were no other."""
+    return replace(situation, searches=False) if situation.group is not None else None
 
 
 def refuses_domains(seen: Outcome, expected: Sequence[Outcome], situation: Situation) -> bool:

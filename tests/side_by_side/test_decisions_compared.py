@@ -71,7 +71,7 @@ def test_members_of_a_gang_may_change_places_and_more_of_them_may_be_bound() -> 
     first, second = Placement("n0"), Placement("n1")
     seen = Outcome({"a": first, "b": second})
     assert differences(seen, [Outcome({"a": second, "b": first})], grouped=True) == ()
-    assert differences(Outcome({"a": first, "b": Placement("", "no")}), [seen], grouped=True) == ("more",)
+    assert differences(Outcome({"a": first, "b": Placement("", "no")}), [seen], grouped=True) == ("more members",)
     assert differences(seen, [Outcome({"a": first, "b": Placement("", "no")})], grouped=True) == ("bound", "nodes")
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 from decision_verdicts import Devices, Outcome, Placement
-from engine_outcomes import ALPHA_GATES, decisions, outcome_of
+from engine_outcomes import ALPHA_GATES, decisions, outcome_of, without_search
 from known_causes import Situation, cause_of
 from manifests import Obj, claim, device, device_class, exactly, gang, node, obj, slice_of, volume, volume_claim
 
@@ -215,6 +216,27 @@ def test_claim_that_one_pod_uses_counts_as_used_in_preemption_for_a_group(mode: 
     assert cause(waits(member, message=f"{message} workload aware preemption enabled"), case) == found
 
 
+@pytest.mark.parametrize(("bound", "found"), [(["n0", ""], "more"), (["", "n1"], "")])
+def test_members_take_other_places_where_the_first_ones_leave_none_for_another(bound: list[str], found: str) -> None:
+    """The first member may go to either node, and prefers the one that alone takes the second."""
+    here = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n0"]}]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": here}]}
+    group, members = of_group(2, 1)
+    members[0]["spec"] |= {"affinity": {"nodeAffinity": preferred}, "priority": 11}
+    members[1]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n0"}
+    case = Situation(stored(*nodes(2), group, *members), members, group)
+
+    def decide(other: Situation) -> list[Outcome]:
+        with contextlib.nullcontext() if other.searches else without_search():
+            return [outcome_of(one) for one in decisions(other.objects, other.pods, other.group, ties=2)]
+
+    assert {tuple(one.pods[name].node for name in ("m0", "m1")) for one in decide(case)} == {("n1", "n0")}
+    refused = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector."
+    pods = [Placement(node, "" if node else refused) for node in bound]
+    seen = Outcome(dict(zip(("m0", "m1"), pods, strict=True)))
+    assert cause_of(["more members"], seen, decide(case), case, decide) == found
+
+
 @pytest.mark.parametrize(("minimum", "found"), [(1, "quorum"), (2, "")])
 def test_reprieve_may_cost_members_beyond_the_quorum(minimum: int, found: str) -> None:
     group, members = of_group(2, minimum)
@@ -278,7 +300,7 @@ def test_binding_fails_where_a_member_has_allocated_a_shared_claim_elsewhere(cla
     case = Situation(stored(*nodes(2), *made, group, *members), members, group)
     lost = 'running PreBind plugin "DynamicResources": claim d/c got allocated elsewhere in the meantime'
     seen = Outcome({"m0": Placement("n0"), "m1": Placement("", lost)})
-    assert cause_of(["bound"], seen, [], case, lambda _: []) == found
+    assert cause_of(["bound"], seen, [], case, lambda _: [Outcome({})]) == found
 
 
 @pytest.mark.parametrize(
