@@ -183,6 +183,8 @@ def plain(message: str, grouped: bool = False) -> str:
     """A message without what is worded in another way on purpose."""
     message = re.sub(r"\. not found$", "", _without_plugin(message))
     if grouped:
+        # Haru names an error of the trial for preemption by itself.
+        message = message.removeprefix("failed to schedule other pod from a pod group: ")
         message = re.sub(rf"\.? ?({_ENDS}), preemption: not eligible due to ({_OF_GROUPS})$", "", message)
         if any(words in message for words in _ABOUT_GROUPS):
             return "about the group"

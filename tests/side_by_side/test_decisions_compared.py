@@ -93,6 +93,7 @@ def test_binding_that_fails_has_a_known_cause(message: str, cause: str) -> None:
 def test_words_that_differ_on_purpose_do_not_count() -> None:
     ours = "claim d/c: selector #0: CEL runtime error"
     assert plain(f'running "DynamicResources" filter plugin: {ours}') == plain(ours)
+    assert plain(f"failed to schedule other pod from a pod group: {ours}", grouped=True) == plain(ours, grouped=True)
     behind = "still not schedulable, preemption: not eligible due to workload aware preemption enabled"
     assert plain(f"0/1 nodes are available. {behind}", grouped=True) == "0/1 nodes are available"
     assert plain("pod group is unschedulable", grouped=True) == plain("waiting for minCount pods", grouped=True)
