@@ -126,7 +126,7 @@ def tells_of_domains(seen: Outcome, situation: Situation, decide: Decide) -> boo
 
 
 def domains(situation: Situation) -> Iterator[Situation]:
-    """Each domain to which the group may be bounded, as if there were no other nodes."""
+    """Each domain to which the group may be bounded, as if there were no other nodes, or none in a domain."""
     constraints = situation.group["spec"].get("schedulingConstraints") if situation.group is not None else None
     if situation.group is None or constraints is None:
         return
@@ -137,6 +137,15 @@ def domains(situation: Situation) -> Iterator[Situation]:
         gone = {node for node, its in nodes.items() if its != value}
         objects = [group if one is situation.group else one for one in situation.objects if _node_of(one) not in gone]
         yield Situation(objects, situation.pods, group)
+        outside = [
+            _unlabelled(one, key) if one["kind"] == "Node" and name(one) in gone else one for one in situation.objects
+        ]
+        yield Situation(outside, situation.pods, situation.group)
+
+
+def _unlabelled(node: Obj, key: str) -> Obj:
+    labels = {label: value for label, value in node["metadata"]["labels"].items() if label != key}
+    return {**node, "metadata": {**node["metadata"], "labels": labels}}
 
 
 def _node_of(one: Obj) -> str:
