@@ -70,7 +70,7 @@ class LiveCluster:
             await self._change_units()
         for pause in self._random.choices(_PAUSES, k=3):
             await asyncio.sleep(pause)
-            await self._kubelet()
+            await self._kubelet(failing=True)
         await self.settle()
 
     async def settle(self) -> None:
@@ -195,7 +195,23 @@ class LiveCluster:
                 spec["schedulingGates"] = [{"name": "g"}]
         return {"metadata": metadata, "spec": spec}
 
-    async def _kubelet(self) -> None:
+    async def _driver(self, failing: bool) -> None:
+        """Say of allocated devices that they are ready for their nodes, or of some that they will not be."""
+        for claim in (await self._api.list(CLAIMS, NS))["items"]:
+            results = (((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}).get("results") or ()
+            waited = [one for one in results if one.get("bindingConditions")]
+            if not waited or claim["status"].get("devices"):
+                continue
+            at = {"lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Told", "message": ""}
+            condition = {"type": "failed" if failing and self._world.chance(3) else "ready", "status": "True", **at}
+            keys = ("driver", "pool", "device", "shareID")
+            told = [{**{key: one[key] for key in keys if key in one}, "conditions": [condition]} for one in waited]
+            await self._api.patch(
+                CLAIMS, claim["metadata"]["name"], {"status": {"devices": told}}, NS, "merge", "status"
+            )
+
+    async def _kubelet(self, failing: bool = False) -> None:
+        await self._driver(failing)
         for pod in (await self._api.list(PODS, NS))["items"]:
             name = pod["metadata"]["name"]
             if not pod["spec"].get("nodeName"):
@@ -217,7 +233,7 @@ class LiveCluster:
             decision = self._decision(found, unit, waiting)
             if decision == "scheduled":
                 # It may have been woken just now, by the end of somebody's backoff.
-                await asyncio.sleep(_QUIET_SECONDS)
+                await self.settle()
                 later = await self._read()
                 waiting = [later["Pod", name] for name in unit.pods if ("Pod", name) in later]
                 waiting = [pod for pod in waiting if not pod["spec"].get("nodeName")]

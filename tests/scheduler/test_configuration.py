@@ -185,7 +185,7 @@ def test_haru_expected_plugin_has_a_weight() -> None:
         ),
         ("DefaultPreemption", "{minCandidateNodesPercentage: 5, minCandidateNodesAbsolute: 10}", {}),
         ("VolumeBinding", "{bindTimeoutSeconds: 10}", {}),
-        ("DynamicResources", "{filterTimeout: 1m30s, bindingTimeout: 10s}", {}),
+        ("DynamicResources", "{filterTimeout: 1m30s, bindingTimeout: 10s}", {"device_timeout": 10}),
     ],
 )  # fmt: skip
 def test_plugin_arguments_are_read(name: str, body: str, expected: dict[str, Any]) -> None:

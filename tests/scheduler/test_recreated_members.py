@@ -28,7 +28,10 @@ class SlowBinder:
         self.failing: set[str] = set()
         self.bound: list[str] = []
         self.unnominated: list[str] = []
-        self.unreserver = self
+        self.unreserver = self.conditions = self
+
+    def waited_for(self, *_: Any) -> list[str]:
+        return []
 
     async def reserve(self, members: tuple[MemberDecision, ...], **_: Any) -> dict[PodKey, Exception]:
         if any(m.pod.uid in self.slow for m in members):

@@ -211,7 +211,7 @@ class WorkDraw:
         spec["containers"][0]["resources"]["requests"][resource] = amount
 
     def _whole(self, spec: Obj) -> None:
-        spec["resources"] = {"requests": {"cpu": "4", "memory": "6Gi"}}
+        spec["resources"] = {"requests": {"cpu": "6", "memory": "6Gi"}}  # at least what its containers ask for
 
     def _extended(self, spec: Obj) -> None:
         """Devices behind extended resources, of containers and perhaps of an init container."""

@@ -27,6 +27,7 @@ from haru.scheduler.binding.binder import Binder
 from haru.scheduler.binding.binding_cycle import Attempt, BindingCycle, BindingTask
 from haru.scheduler.binding.claim_updates import users_of
 from haru.scheduler.binding.deallocation import Deallocator
+from haru.scheduler.binding.device_conditions import awaits_devices
 from haru.scheduler.binding.write_retry import WriteTimes
 from haru.scheduler.coexistence.coexistence import Coexistence
 from haru.scheduler.decider import Decider, profile_of
@@ -318,9 +319,10 @@ class SchedulingCycle:
         profile = pod.scheduler_name if pod is not None else ""
         attempt = Attempt(profile, started, first_active, unit.attempts, unit.flushed)
         binding_task = BindingTask(key, minimum, placed, unit_errors=unit.errors, attempt=attempt)
-        if any(member.volumes for member in placed):
+        if any(member.volumes or awaits_devices(member) for member in placed):
             pods = [known.pods[member.pod.path].obj for member in placed]
-            binding_task.bind_timeout = float(self.decider.options(pods).profile.bind_timeout)
+            chosen = self.decider.options(pods).profile
+            binding_task.bind_timeout, binding_task.device_timeout = chosen.bind_timeout, chosen.device_timeout
         began = self._state.config.monotonic()
         self.binding_cycle.assume(binding_task)
         reserving = self._state.config.monotonic() - began

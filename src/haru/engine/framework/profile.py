@@ -69,7 +69,8 @@ class Profile:
     (DefaultPreemption). `packing` scores devices: small ones and fragments come before
     whole cards (`haru.engine.dra.scoring`). `expected` is a mix of work, each shape with how often it comes:
     nodes are scored by what they can still take of it (`haru.engine.plugins.haruexpected`), with `expected_weight`.
-    `bind_timeout`: how many seconds the volumes of a pod may take until they are bound (VolumeBinding).
+    `bind_timeout`: how many seconds the volumes of a pod may take until they are bound (VolumeBinding);
+    `device_timeout` the conditions of its devices (DynamicResources).
     """
 
     filters: frozenset[str] = FILTERS
@@ -85,7 +86,8 @@ class Profile:
     packing: bool = False
     expected: tuple[tuple[ExpectedRequest, int], ...] = ()
     expected_weight: int = 10
-    bind_timeout: int = 600
+    bind_timeout: float = 600
+    device_timeout: float = 600
 
     def ignores(self, resource: str) -> bool:
         """Return whether NodeResourcesFit ignores a resource; only extended resources can be ignored."""

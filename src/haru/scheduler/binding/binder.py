@@ -31,6 +31,7 @@ from haru.scheduler.binding.claim_updates import (
     is_place_reserved,
     reserved_claim,
 )
+from haru.scheduler.binding.device_conditions import DeviceConditions
 from haru.scheduler.binding.extended_claims import ClaimMaker
 from haru.scheduler.binding.unreserver import Unreserver
 from haru.scheduler.binding.volume_binder import VolumeBinder
@@ -86,6 +87,7 @@ class Binder:
         self._sleep = times.sleep
         self.slots = self._slots = WriteSlots(_PARALLEL)
         self.unreserver = Unreserver(client, objects, times, self._slots)
+        self.conditions = DeviceConditions(objects, times.monotonic, times.sleep)
         self._volumes = VolumeBinder(client, objects, times.monotonic, times.sleep)
         self._maker = ClaimMaker(client, self._slots, times.sleep, objects.observe, count)
 

@@ -49,7 +49,7 @@ class Attempt:
 class BindingTask:
     """The members to be bound together. `minimum` is the gang's minCount, 1 without a gang.
 
-    `bind_timeout`: the seconds that the binding of their volumes may take.
+    `bind_timeout`: the seconds that the binding of their volumes may take, `device_timeout` their devices.
     """
 
     group: GroupKey | None
@@ -60,6 +60,7 @@ class BindingTask:
     claims: dict[str, Obj] = field(default_factory=dict)
     nominated_before: frozenset[PodKey] = frozenset()
     bind_timeout: float = 600.0
+    device_timeout: float = 600.0
 
     @property
     def is_gang(self) -> bool:
@@ -206,6 +207,7 @@ class BindingCycle:
             made, nominate=binding_task.is_gang, insist=lambda: self._is_half_placed(binding_task)
         )
         failures |= await self._confirm(binding_task, failures)
+        failures |= await self._wait_for_devices(binding_task, failures)
         if any(member.volumes for member in binding_task.members):
             held = [m for m in binding_task.members if m.pod not in failures]
             needed = binding_task.minimum - len(self._certain(binding_task)) if binding_task.is_gang else 0
@@ -253,6 +255,32 @@ class BindingCycle:
         except BindingError as error:
             return {pod: error for write in writes.values() for pod in write.pods}
         return {}
+
+    async def _wait_for_devices(
+        self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]
+    ) -> dict[PodKey, Exception]:
+        """Wait until the members' devices are ready; return the members for which they will not be."""
+        held = [m for m in binding_task.members if m.pod not in failures]
+        conditions = self._binder.conditions
+        found = ((m.pod, conditions.waited_for(m, self._reserved_before(binding_task, m))) for m in held)
+        claims = {pod: paths for pod, paths in found if paths}
+        if not claims:
+            return {}
+        needed = binding_task.minimum - len(self._certain(binding_task)) if binding_task.is_gang else 0
+        spare = len(held) - needed if needed > 0 else len(claims)
+        waiting = [m for m in held if m.pod in claims]
+        return await conditions.wait(waiting, claims, binding_task.device_timeout, spare)
+
+    def _reserved_before(self, binding_task: BindingTask, member: MemberDecision) -> Sequence[str]:
+        """The claims of a member of which the decision says nothing: an earlier one has reserved them for it."""
+        snapshot = self._cluster.now
+        info = snapshot.pods.get(member.pod.path)
+        decided = {one.path for one in member.allocations} | {one.path for one in member.reservations}
+        if info is None or len(info.claims) + (member.extended is not None) <= len(decided):
+            return ()
+        group = snapshot.pod_group(binding_task.group) if binding_task.group is not None else None
+        uses = resolve_claims(snapshot, info, group, workload_claims=self._workload_claims)
+        return [use.path for use in uses if use.path not in decided] if isinstance(uses, tuple) else ()
 
     def _lost(self, paths: Iterable[str]) -> DeviceLostError | None:
         if self._confirmer is not None and self._confirmer.must_confirm:

@@ -9,7 +9,7 @@ Source: kube-scheduler 1.36's PreBind of VolumeBinding (BindPodVolumes), as beha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from haru.kube.volume_binding import (
     volume_for_claim,
 )
 from haru.scheduler.binding.claim_updates import BindingError
+from haru.scheduler.binding.member_waits import for_each
 from haru.scheduler.binding.write_retry import ATTEMPTS, PODS, delay, is_transient
 from haru.scheduler.shared import WatchedObjects
 
@@ -35,6 +36,7 @@ VOLUME_CLAIMS: Final = known_kind("v1", "PersistentVolumeClaim")
 NODES: Final = known_kind("v1", "Node")
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
+_TOO_FEW: Final = "too few siblings have volumes"
 
 
 class VolumeBinder:
@@ -58,34 +60,14 @@ class VolumeBinder:
         As soon as fewer than `needed` members are left, nobody is waited for; what was written stays.
         """
         late = [member for member in members if member.volumes]
-        failures = await self._each(late, self._write_all, len(late))
+        failures = await for_each(late, self._write_all, len(late), _TOO_FEW)
         if len(members) - len(failures) >= needed:
             written = [member for member in late if member.pod not in failures]
             spare = len(members) - len(failures) - needed if needed else len(written)
-            failures |= await self._each(written, partial(self._wait, timeout=timeout), spare)
+            failures |= await for_each(written, partial(self._wait, timeout=timeout), spare, _TOO_FEW)
         return {
             pod: BindingError(f'running PreBind plugin "VolumeBinding": {error}') for pod, error in failures.items()
         }
-
-    async def _each(
-        self, members: Sequence[MemberDecision], work: Callable[[MemberDecision], Coroutine[Any, Any, None]], spare: int
-    ) -> dict[PodKey, Exception]:
-        """Work for all members at once; after more than `spare` failures nobody is waited for."""
-        tasks = {asyncio.ensure_future(work(member)): member.pod for member in members}
-        failures: dict[PodKey, Exception] = {}
-        left = set(tasks)
-        try:
-            while left and len(failures) <= spare:
-                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    if isinstance(error := task.exception(), Exception):
-                        failures[tasks[task]] = error
-                    elif error is not None:
-                        raise error
-        finally:
-            for task in left:
-                task.cancel()
-        return failures | {tasks[task]: BindingError("too few siblings have volumes") for task in left}
 
     async def _write_all(self, member: MemberDecision) -> None:
         for binding in member.volumes:

@@ -10,6 +10,7 @@ of alternatives), KEP-5517 (DRANodeAllocatableResources, alpha in 1.36).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from haru.engine.dra.model.claims import Claim, SubRequest
 from haru.engine.dra.node_mappings import mapped_amounts
@@ -188,12 +189,10 @@ class DynamicResources:
         return DynamicResourcesScore(request.profile.weight(self.name))
 
     def read_arguments(self, arguments: Arguments, profile: Profile) -> Profile:
-        """Check the timeouts and change nothing.
-
-        Steps bound the search for devices, not time, and binding conditions are not waited for.
-        """
+        """Read how long conditions of devices are waited for; steps bound the search for devices, not time."""
         if arguments.seconds("filterTimeout", 10.0) < 0:
             arguments.findings.append(invalid(arguments.at("filterTimeout"), "", "must be zero or positive"))
-        if arguments.seconds("bindingTimeout", 600.0) < 1:
+        timeout = arguments.seconds("bindingTimeout", 600.0)
+        if timeout < 1:
             arguments.findings.append(invalid(arguments.at("bindingTimeout"), "", "must be at least 1 second"))
-        return profile
+        return replace(profile, device_timeout=timeout)

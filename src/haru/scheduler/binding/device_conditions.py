@@ -1,0 +1,117 @@
+"""Wait until drivers say of allocated devices that they are ready for the pod's node (KEP-5007).
+
+A device with `bindingConditions` is, for example, attached to the node only after a claim has it. Its pod is bound when
+all of them are true in the claim's `status.devices`. One of `bindingFailureConditions`, or the timeout, ends the
+waiting: the pod is not bound, what was written is taken back, and it competes anew.
+Source: kube-scheduler 1.36's PreBind of DynamicResources, as behaviour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from haru.engine.state import MemberDecision, PodKey
+from haru.kube.meta import Obj, name_of, uid_of
+from haru.scheduler.binding.claim_updates import BindingError
+from haru.scheduler.binding.member_waits import for_each
+from haru.scheduler.binding.write_retry import CLAIMS, PODS
+from haru.scheduler.shared import WatchedObjects
+
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+_IDENTITY: Final = ("driver", "pool", "device", "shareID")
+
+
+class DeviceConditions:
+    """Wait for the conditions of the devices of pods, as the claims' watch tells of them."""
+
+    def __init__(
+        self,
+        objects: WatchedObjects,
+        monotonic: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._objects = objects
+        self._monotonic = monotonic
+        self._sleep = sleep
+
+    def waited_for(self, member: MemberDecision, reserved: Sequence[str]) -> list[str]:
+        """Return those of a member's claims that have such devices; `reserved` were reserved for it before."""
+        found = [one.path for one in member.allocations if has_conditions(one.allocation)]
+        joined = (*[one.path for one in member.reservations], *reserved)
+        return found + [path for path in joined if has_conditions(_allocation(self._objects.get(CLAIMS, path)))]
+
+    async def wait(
+        self, members: Sequence[MemberDecision], claims: Mapping[PodKey, Sequence[str]], timeout: float, spare: int
+    ) -> dict[PodKey, Exception]:
+        """Return the members whose devices do not become ready; after more than `spare` nobody is waited for."""
+
+        async def ready(member: MemberDecision) -> None:
+            deadline, pause = self._monotonic() + timeout, _FIRST_PAUSE
+            while not self._are_ready(claims[member.pod]):
+                self._check_pod(member)
+                left = deadline - self._monotonic()
+                if left <= 0:
+                    raise BindingError(f"device binding timeout: claim={claims[member.pod][0].rpartition('/')[2]}")
+                await self._sleep(min(pause, left))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+        failures = await for_each(members, ready, spare, "too few siblings have devices that are ready")
+        return {
+            pod: BindingError(f'running PreBind plugin "DynamicResources": {error}') for pod, error in failures.items()
+        }
+
+    def _check_pod(self, member: MemberDecision) -> None:
+        pod = self._objects.get(PODS, member.pod.path)
+        if pod is None or uid_of(pod) != member.pod.uid or pod["metadata"].get("deletionTimestamp"):
+            raise BindingError(f"pod {member.pod.path} is gone")
+
+    def _are_ready(self, paths: Sequence[str]) -> bool:
+        found = [self._is_ready(path) for path in paths]  # each may raise
+        return all(found)
+
+    def _is_ready(self, path: str) -> bool:
+        """Whether all conditions of a claim's devices are true. Raises BindingError where they will not be."""
+        claim = self._objects.get(CLAIMS, path)
+        allocation = _allocation(claim)
+        if claim is None or allocation is None:
+            raise BindingError(f"claim {path} got deallocated elsewhere in the meantime")
+        told = {_identity(one): one.get("conditions") or () for one in claim["status"].get("devices") or ()}
+        found = [_is_met(claim, result, told.get(_identity(result), ())) for result in _conditional(allocation)]
+        return all(found)
+
+
+def awaits_devices(member: MemberDecision) -> bool:
+    """Tell whether a decision allocates devices for a member that are not ready at once."""
+    return any(has_conditions(one.allocation) for one in member.allocations)
+
+
+def has_conditions(allocation: Obj | None) -> bool:
+    """Tell whether an allocation has devices that are not ready at once."""
+    return allocation is not None and any(True for _ in _conditional(allocation))
+
+
+def _conditional(allocation: Obj) -> Iterator[Obj]:
+    for result in (allocation.get("devices") or {}).get("results") or ():
+        if result.get("bindingConditions"):
+            yield result
+
+
+def _is_met(claim: Obj, result: Obj, conditions: Sequence[Obj]) -> bool:
+    told = {one["type"]: one for one in conditions if one.get("status") == "True"}
+    for name in result.get("bindingFailureConditions") or ():
+        if name in told:
+            reason, message = told[name].get("reason", ""), told[name].get("message", "")
+            text = f'claim={name_of(claim)}, reason={reason}, message="{message}"'
+            raise BindingError(f"device binding failed: {text}")
+    return all(name in told for name in result["bindingConditions"])
+
+
+def _allocation(claim: Obj | None) -> Obj | None:
+    return ((claim or {}).get("status") or {}).get("allocation")
+
+
+def _identity(device: Obj) -> tuple[str, ...]:
+    return tuple([device.get(name) or "" for name in _IDENTITY])
