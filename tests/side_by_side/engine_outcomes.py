@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from unittest.mock import patch
 
 from decision_verdicts import Outcome, Placement, devices_of, made_for, of_containers, of_node
@@ -13,8 +14,6 @@ from manifests import Obj
 
 from haru.engine import Decision, Features, Options, SchedulerCache, decide
 from haru.engine.framework import DEFAULT_PROFILE, PreemptionOptions, SchedulerGates
-from haru.engine.podgroup import placement_attempt
-from haru.engine.podgroup.placement_search import FoundPlacements
 from haru.kube.gates import FeatureGates
 from haru.scheduler.queue import queueing_hints
 
@@ -51,8 +50,8 @@ def decisions(
 @contextlib.contextmanager
 def without_search() -> Iterator[None]:
     """Have members of a gang take the places that they find first, until the block is left."""
-    nothing = FoundPlacements((), complete=True)
-    with patch.object(placement_attempt, "search_placements", lambda *_: nothing):
+    nothing = SimpleNamespace(placed=(), complete=True, problem="", ceiling=None)
+    with patch("haru.engine.podgroup.placement_attempt.search_placements", lambda *_: nothing):
         yield
 
 
