@@ -729,6 +729,38 @@ async def test_changed_schema_takes_effect_immediately(api: Caller) -> None:
     assert schema["properties"]["metadata"]["allOf"][0]["$ref"].endswith("ObjectMeta")
 
 
+@pytest.mark.parametrize(
+    ("approval", "status", "reason", "message"),
+    [
+        ("https://example.org/kep/1", "True", "ApprovedAnnotation", "approved in https://example.org/kep/1"),
+        ("unapproved, for tests", "False", "UnapprovedAnnotation", 'not approved: "unapproved, for tests"'),
+    ],
+)
+async def test_definition_of_a_protected_group_says_whether_it_is_approved(
+    api: Caller, approval: str, status: str, reason: str, message: str
+) -> None:
+    made = definition(group="ml.k8s.io")
+    made["metadata"] = {"name": "trainings.ml.k8s.io", "annotations": {"api-approved.kubernetes.io": "https://"}}
+    refused = await api("POST", DEFINITIONS, made)
+    assert (
+        refused.status == 422 and 'with either a URL or a reason starting with "unapproved"' in refused.json["message"]
+    )
+    made["metadata"]["annotations"] = {"api-approved.kubernetes.io": approval}
+    await api.create(DEFINITIONS, made)
+    await api.get("/apis/ml.k8s.io/v1")
+    [told] = [
+        one
+        for one in (await api.get(f"{DEFINITIONS}/trainings.ml.k8s.io"))["status"]["conditions"]
+        if one["type"] == "KubernetesAPIApprovalPolicyConformant"
+    ]
+    assert (told["status"], told["reason"], told["message"]) == (status, reason, message)
+    annotations = {"annotations": {"api-approved.kubernetes.io": "http://changed"}}
+    await api("PATCH", f"{DEFINITIONS}/trainings.ml.k8s.io", {"metadata": annotations}, type=MERGE)
+    await api.get("/apis/ml.k8s.io/v1")
+    changed = (await api.get(f"{DEFINITIONS}/trainings.ml.k8s.io"))["status"]["conditions"]
+    assert "approved in http://changed" in {one["message"] for one in changed}
+
+
 async def test_conditions_of_accepted_names_are_not_restored(api: Caller) -> None:
     await api.create(DEFINITIONS, definition())
     patch = {"status": {"conditions": [{"type": "Established", "status": "True"}]}}

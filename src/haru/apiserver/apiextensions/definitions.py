@@ -1,8 +1,8 @@
 """Serving custom resources: the definitions in the store become served resources, their status says so.
 
 A cursor in the store's history says before each request whether a definition changed, so one counts from the moment its
-write was acknowledged, on every replica. What upstream's naming, establishing and finalizing controllers do is done
-here, since no request could be served without it.
+write was acknowledged, on every replica. What upstream's naming, establishing, approval and finalizing controllers do
+is done here, since no request could be served without it.
 Source: apiextensions.k8s.io/v1, as behaviour.
 """
 
@@ -18,6 +18,7 @@ from haru.apiserver.registry.delete import Options, delete_one
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.registry.resources import Resource, resource_of
 from haru.apiserver.webhook_client import WebhookClient
+from haru.kube.custom.approval import CONDITION, approval_of
 from haru.kube.custom.definitions import (
     CLEANUP,
     GROUP,
@@ -178,6 +179,8 @@ class Definitions:
         if definition["metadata"].get("deletionTimestamp"):
             going = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
             conditions = self._set(conditions, "Terminating", *going)
+        if (approval := approval_of(definition)) is not None:
+            conditions = self._set(conditions, CONDITION, *approval)
         return {**status, "acceptedNames": accepted, "conditions": conditions}
 
     def _named(self, conditions: list[Obj], refusal: tuple[str, str], definition: Obj) -> list[Obj]:

@@ -5,10 +5,10 @@ Source: apiextensions.k8s.io/v1 validation, as behaviour; KEP 2332 (structural s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from haru.kube import names
+from haru.kube.custom.approval import ANNOTATION, INVALID, MISSING, approval_of
 from haru.kube.custom.definitions import is_established, is_shared, schema_path, schemas_of
 from haru.kube.custom.field_paths import field_at
 from haru.kube.custom.schema_checks import check_schema
@@ -24,8 +24,6 @@ _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _MAX_SELECTABLE = 8
 _NONE: Mapping[str, Obj | None] = {}
-_APPROVAL = "api-approved.kubernetes.io"
-_KUBE_GROUPS = re.compile(r"(.*\.)?(k8s\.io|kubernetes\.io)")
 
 
 def validate_definition(definition: Obj) -> list[FieldError]:
@@ -302,28 +300,11 @@ _SHARED: Mapping[str, Callable[[Obj, str], Iterator[FieldError]]] = {
 
 def _approval(definition: Obj, old: Obj | None) -> Iterator[FieldError]:
     """Groups of the Kubernetes community are protected: a definition says where it was agreed upon."""
-    metadata, group = definition.get("metadata") or {}, (definition.get("spec") or {}).get("group") or ""
-    if not _KUBE_GROUPS.fullmatch(group):
+    found, before = approval_of(definition), approval_of(old) if old is not None else None
+    if found is None or (before is not None and before.reason == found.reason):
         return
-    given = (metadata.get("annotations") or {}).get(_APPROVAL, "")
-    if old is not None:
-        before = ((old.get("metadata") or {}).get("annotations") or {}).get(_APPROVAL, "")
-        if _is_approval(given) == _is_approval(before) and bool(given) == bool(before):
-            return
-    if not given:
-        why = (
-            "protected groups must have approval annotation "
-            '"api-approved.kubernetes.io", see https://github.com/kubernetes/enhancements/pull/1111'
-        )
-        yield required(f"metadata.annotations[{_APPROVAL}]", why)
-    elif not _is_approval(given):
-        why = (
-            "protected groups must have approval annotation "
-            '"api-approved.kubernetes.io" with either a URL or a reason starting with "unapproved", see '
-            "https://github.com/kubernetes/enhancements/pull/1111"
-        )
-        yield invalid(f"metadata.annotations[{_APPROVAL}]", given, why)
-
-
-def _is_approval(text: str) -> bool:
-    return text.startswith(("https://", "http://", "unapproved"))
+    place = f"metadata.annotations[{ANNOTATION}]"
+    if found.reason == MISSING:
+        yield required(place, found.message)
+    elif found.reason == INVALID:
+        yield invalid(place, definition["metadata"]["annotations"][ANNOTATION], found.message)
