@@ -197,3 +197,28 @@ def test_endless_loops_are_told_of_by_their_last_turns() -> None:
     assert exec_in(of, "w", "wc -l /var/log/1.log", 1e7) == ["100003 /var/log/1.log"]
     reader = container("r", "for i in $(seq 50); do sleep 1h; wc -l /var/log/1.log; done")
     assert log(pod(of["spec"]["containers"][0], reader), "r", 1e6)[-1][0] == 36000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "while true; do sleep 1; done | grep a \\",
+        "| grep -v a\n\nexport A=$(date) if",
+        "\1 | \2 0",
+        "echo \0001:2:x\0 \0 >> /var/log/x; cat /var/log/x",
+        "seq 2 | cat /var/log/x",
+        "a=(';'); echo ${a[0]}${a[$B]} |",
+        "tail -n; head -n -1 /var/log/x; wc; ls; tee; rev",
+        "x=a; while [ 1 = 1 ]; do x=$x$x; done",
+        "echo a > /tmp/x; while [ 1 = 1 ]; do cat /tmp/x >> /tmp/x; done",
+        "while true; do [ 1 = 1 ]; x=a$x$x; cat /tmp/x; echo $x >> /tmp/x; done",
+        "i=9; while [ $i != 1 ]; do i=$((i*i)); done",
+        "sleep " + "9" * 5000 + "; exit 1",
+        "exit " + "9" * 5000,
+        "[ " + "9" * 5000 + " -lt 1 ] || seq 1 " + "9" * 5000 + " | tail -n " + "9" * 5000,
+        "i=" + "9" * 5000 + "; while true; do i=$((i+1)); echo $i; done",
+    ],
+)
+def test_odd_script_is_understood_or_not_but_is_no_error(text: str) -> None:
+    of_shell(text)
+    exec_in(pod(container("main", text)), "main", text, 10.5)

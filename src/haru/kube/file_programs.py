@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,6 +25,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "-eq": operator.eq, "-ne": operator.ne, "-lt": operator.lt,
     "-le": operator.le, "-gt": operator.gt, "-ge": operator.ge,
 }  # fmt: skip
+_NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _TESTS: Final = ("-f", "-e", "-d", "-s", "-r", "-z", "-n")
 _NO_SUCH_FILE: Final = "No such file or directory"
 
@@ -89,7 +91,7 @@ def _test(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) 
     words = [word for word in words if word not in ("]", "]]")]
     if len(words) == 3 and words[1] in ("=", "==", "!="):
         return int((words[0] == words[2]) == (words[1] == "!="))
-    if len(words) == 3 and words[1] in _COMPARISONS and words[0].isdigit() and words[2].isdigit():
+    if len(words) == 3 and words[1] in _COMPARISONS and _NUMBER.fullmatch(words[0]) and _NUMBER.fullmatch(words[2]):
         return int(not _COMPARISONS[words[1]](int(words[0]), int(words[2])))
     if len(words) != 2 or words[0] not in _TESTS:
         return None

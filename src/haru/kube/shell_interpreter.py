@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 from haru.kube.shell_output import TURNS, Change, Printed, Ran, Stopped, Turn, evenly
 from haru.kube.shell_pipes import texts, through
 from haru.kube.shell_words import MOST_COMMANDS, NESTED, PUNCTUATION, expanded, parsed, redirected, stages, unrolled
-from haru.kube.simulated_text import has_mark
+from haru.kube.simulated_text import RESERVED, has_mark
 
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _TO_STDERR: Final = (["1", ">&", "2"], [">&", "2"])
@@ -49,6 +49,9 @@ _IF: Final = re.compile(
 _ARITHMETIC: Final = re.compile(
     r"\$\(\(\s*([$\w{}]+)\s*([-+*/%])\s*([$\w{}]+)\s*\)\)|\$\(expr ([^\s()]+) ([-+/%]) ([^\s()]+)\)"
 )
+_NUMBER: Final = re.compile(r"[0-9]{1,19}")
+_SIGN: Final = 1 << 63
+"""Shells compute with 64 bits."""
 _SUBSTITUTION: Final = re.compile(r"\$\(([\w\s./-]+)\)")
 _COMMAND: Final = re.compile(
     r"\$\(\s*((?:date|cat|head|tail|wc|ls)(?: [^()`|;&<>]*)?)\)|`\s*((?:date|cat|head|tail|wc|ls)(?: [^()`|;&<>]*)?)`"
@@ -61,6 +64,8 @@ _IN_BACKGROUND: Final = re.compile(r"(\bsleep\s+[^\s;&|]+)\s*&\s*;?\s*wait\b(?:\
 _OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
 }  # fmt: skip
+_MOST_TEXT: Final = 10_000_000
+"""How long all that a program prints, writes and puts into its words may be: text that doubles in a loop ends it."""
 _MOST_TURNS: Final = 100
 """Of an endless loop with conditions, which may end it, or change what its turns do."""
 
@@ -74,7 +79,7 @@ class ShellInterpreter(ABC):
     name = "sh"
 
     def __init__(self, variables: Mapping[str, str], files: MutableMapping[str, str] | None = None) -> None:
-        self.variables = dict(variables)
+        self.variables = {name: RESERVED.sub("", value) for name, value in variables.items()}
         self.files: MutableMapping[str, str] = {} if files is None else files
         self.at = 0.0
         """How many seconds have passed."""
@@ -84,6 +89,7 @@ class ShellInterpreter(ABC):
         self._readers: list[tuple[str, str]] = []
         """The loops over lines: the variable of each, and its commands."""
         self._arrays: dict[str, list[str]] = {}
+        self._left = _MOST_TEXT
 
     @abstractmethod
     def command(self, words: Sequence[str]) -> int:
@@ -110,7 +116,7 @@ class ShellInterpreter(ABC):
 
     def say(self, text: str, *, is_error: bool = False, every: float = 0.0, is_whole: bool = True) -> None:
         """Print a line, or a part of one that the next text continues."""
-        lines = self._ran.lines
+        lines, text = self._ran.lines, self._bounded(text)
         if lines and not self._ran.ends_line and lines[-1].is_error == is_error:
             text = lines.pop().text + text
         lines.append(Printed(self.at, text, is_error, every))
@@ -126,8 +132,14 @@ class ShellInterpreter(ABC):
         if text is None:
             self.files.pop(path, None)
         else:
-            self.files[path] = self.files.get(path, "") + text if appends else text
+            self.files[path] = self._bounded(self.files.get(path, "") + text if appends else text)
         self._ran.changes.append(Change(self.at, path, text, appends, every))
+
+    def _bounded(self, text: str) -> str:
+        self._left -= len(text) + 30  # each line and word takes time, however short
+        if self._left < 0:
+            raise Stopped
+        return text
 
     @contextlib.contextmanager
     def _captured(self) -> Iterator[list[Printed]]:
@@ -153,7 +165,7 @@ class ShellInterpreter(ABC):
             return
         condition = f"{loop[1]}\n" if loop[1].startswith("sleep") else ""
         if loop[3]:
-            self._pipe(lambda: self._endless(condition + loop[2]), list(stages(shlex.split(loop[3]))))
+            self._pipe(lambda: self._endless(condition + loop[2]), list(stages(_words(loop[3]))))
         else:
             self._endless(condition + loop[2])
 
@@ -235,9 +247,9 @@ class ShellInterpreter(ABC):
             return found[0]  # the variable changes before this is computed
         values = [expanded(word, self.variables, self._code) for word in (words[0], words[2])]
         first, second = (self.variables.get(value, value) for value in values)
-        if not first.isdecimal() or not second.isdecimal() or (words[1] in "/%" and int(second) == 0):
+        if not _NUMBER.fullmatch(first) or not _NUMBER.fullmatch(second) or (words[1] in "/%" and int(second) == 0):
             return found[0]
-        return str(_OPERATIONS[words[1]](int(first), int(second)))
+        return str((_OPERATIONS[words[1]](int(first), int(second)) + _SIGN) % (2 * _SIGN) - _SIGN)
 
     def _substituted(self, found: re.Match[str]) -> str:
         """The output of a command in place of it; its text, where that is not known before or is quoted."""
@@ -249,27 +261,23 @@ class ShellInterpreter(ABC):
 
     def _expand(self, word: str, code: int) -> str:
         """A word with its variables, and with what commands print at this moment."""
-        return _OUTPUT_TO_COME.sub(self._output, expanded(_ELEMENT.sub(self._element, word), self.variables, code))
+        text = expanded(_ELEMENT.sub(self._element, word), self.variables, code)
+        return self._bounded(_OUTPUT_TO_COME.sub(self._output, text))
 
     def _array(self, found: re.Match[str]) -> str:
-        with contextlib.suppress(ValueError):
-            self._arrays[found[1]] = shlex.split(found[2])
-        return "true" if found[1] in self._arrays else found[0]
+        self._arrays[found[1]] = _words(found[2])
+        return "true"
 
     def _element(self, found: re.Match[str]) -> str:
         """One of an array's words; nothing where it has none."""
         words, number = self._arrays.get(found[1], ()), expanded(found[2], self.variables, 0)
-        return words[int(number)] if number.isdecimal() and int(number) < len(words) else ""
+        return words[int(number)] if _NUMBER.fullmatch(number) and int(number) < len(words) else ""
 
     def _output(self, found: re.Match[str]) -> str:
         """What a command prints, in one line unless it stands in quotes."""
         joint, _, text = unquote(found[1]).partition(":")
-        try:
-            words = shlex.split(text)
-        except ValueError:
-            words = ["sh"]
         with self._captured() as printed:
-            self._plain([self._expand(word, self._code) for word in words])
+            self._plain([self._expand(word, self._code) for word in _words(text)])
         self._ran.lines += [one for one in printed if one.is_error]
         return ("\n" if joint else " ").join(one.text for one in printed if not one.is_error)
 
@@ -397,6 +405,7 @@ class ShellInterpreter(ABC):
         return found
 
     def _plain(self, words: list[str]) -> bool:
+        words = words or ["sh"]
         if any(set(word) & set(PUNCTUATION) and set(word) <= set(PUNCTUATION) for word in words):
             words = ["sh"]
         replaced = words[0] == "exec"
@@ -408,7 +417,7 @@ class ShellInterpreter(ABC):
             words = ["sh"]
         name, rest = words[0].rpartition("/")[2], words[1:]
         if name == "exit":
-            self._code = (int(rest[0]) & 255 if rest[0].isdigit() else 2) if rest else self._code
+            self._code = (int(rest[0]) & 255 if _NUMBER.fullmatch(rest[0]) else 2) if rest else self._code
             return True
         if name == "set" and rest and set(rest[0]) <= set("-euxo"):
             self._ends_at_failure |= "e" in rest[0]
@@ -425,6 +434,14 @@ class ShellInterpreter(ABC):
             return ends or replaced
         self._code = self.command([name, *rest])
         return replaced
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text; a command that is not understood, if its quotes are not closed."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return ["sh"]
 
 
 def _output_to_come(found: re.Match[str]) -> str:

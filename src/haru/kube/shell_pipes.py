@@ -15,7 +15,7 @@ from haru.kube.shell_output import Printed
 from haru.kube.simulated_text import SOME_DAY, as_printed
 
 _Line = TypeVar("_Line")
-_COUNT: Final = re.compile(r"-n\s*([+-]?\d+)|-(\d+)")
+_COUNT: Final = re.compile(r"-n\s*([+-]?\d{1,9})|-(\d{1,9})")
 _PATTERN: Final = re.compile(r"[][\\.*^$+?(){}|]")
 
 

@@ -14,7 +14,7 @@ PUNCTUATION: Final = ";&|<>()\n"
 _OPERATORS: Final = {"", ";", "&&", "||"}
 _FOR: Final = re.compile(r"(?:^|(?<=[;\n]))\s*for\s+(\w+)\s+in\s+([^;\n]*)[;\n]\s*do\s(.*?)[;\n]\s*done\b", re.DOTALL)
 NESTED: Final = re.compile(r"(?:^|[;&|\n])\s*(?:for|while|until|if|case)\s")
-_RANGE: Final = re.compile(r"(?:\$\(|`)seq\s+(?:(\d+)\s+)?(\d+)[)`]|\{(\d+)\.\.(\d+)\}")
+_RANGE: Final = re.compile(r"(?:\$\(|`)seq\s+(?:(\d{1,9})\s+)?(\d{1,9})[)`]|\{(\d{1,9})\.\.(\d{1,9})\}")
 _MOST_TEXT: Final = 100_000
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+|\?))")
 MOST_COMMANDS: Final = 1000

@@ -66,8 +66,7 @@ class _CommandShell(ContainerShell):
 
     def other(self, words: Sequence[str]) -> int:
         """A program that is not there."""
-        if words[0] == "cat" and len(words) > 1:
-            missing = next(path for path in words[1:] if path not in self.files)
+        if words[0] == "cat" and (missing := next((path for path in words[1:] if path not in self.files), "")):
             self.say(f"cat: can't open '{missing}': No such file or directory", is_error=True)
             return 1
         hint = f"list its answer in the annotation {EXEC}.{DOMAIN}/{self.container['name']}"

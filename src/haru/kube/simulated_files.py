@@ -21,7 +21,7 @@ from haru.kube.pod_environment.environment import ReferencedObjects, expand
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
 from haru.kube.pod_environment.volume_files import OBJECT_SOURCES, Files, Token, files_of, in_memory, is_made_of_objects
 from haru.kube.shell_output import Change
-from haru.kube.simulated_text import shifted
+from haru.kube.simulated_text import RESERVED, shifted
 
 TERMINATION_LOG: Final = "/dev/termination-log"
 _WRITABLE: Final = ("emptyDir", "ephemeral", "persistentVolumeClaim")
@@ -200,7 +200,7 @@ class ContainerFiles(MutableMapping[str, str]):
             return own.text
         if mount is not None and is_made_of_objects(mount.volume):
             found = self._files(mount).get(self._relative(mount, path))
-            return None if found is None else found.data.decode(errors="replace")
+            return None if found is None else RESERVED.sub("", found.data.decode(errors="replace"))
         return self._given.get(posixpath.normpath(path)) if mount is None else None
 
     def _place(self, path: str) -> tuple[_Mount | None, str]:

@@ -15,8 +15,13 @@ from urllib.parse import quote, unquote
 
 _USUAL: Final = "%a %b %e %H:%M:%S %Z %Y"
 _DIRECTIVES: Final = frozenset("aAbBdDeFHIjmMpRsSTuwyYzZ%")
-_MARK: Final = re.compile("\0([^\0]*)\0")
-_CHANGING: Final = re.compile("(\0[^\0]*\0|[0-9]+)")
+_MARK: Final = re.compile(
+    "\0(-?[0-9]+:-?[0-9]+|-?[0-9]{1,11}(?:\\.[0-9]+)?(?:e-[0-9]+)?:-?[0-9.]+(?:e-[0-9]+)?:[^\0:]*)\0"
+)
+"""A number with how much it grows in each turn, or a date: seconds, how much later in each turn, its format."""
+_CHANGING: Final = re.compile("(\0[^\0]*\0|[0-9]{1,300})")
+RESERVED: Final = re.compile("[\0\1\2]")
+"""What stands for text that is still to come: nobody else's text may have it."""
 STILL_SECONDS: Final = 1e-6
 """Moments that are no further apart are one, and turns of a loop that differ by no more take equally long."""
 SOME_DAY: Final = datetime(2026, 1, 1, tzinfo=UTC)

@@ -86,7 +86,7 @@ def _generate_logs(shell: TrivialShell, flags: Mapping[str, str]) -> int | None:
     """Print so many lines of made-up requests, evenly over the time."""
     duration = _DURATION.fullmatch(flags.get("run-duration", "1m"))
     total = flags.get("log-lines-total", "10")
-    if duration is None or not total.isdecimal() or not int(total):
+    if duration is None or not total.isdecimal() or len(total) > 5 or not int(total):
         return None
     seconds = float(duration[1]) * (60 if duration[2] == "m" else 1)
     for number in range(int(total)):

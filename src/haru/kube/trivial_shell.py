@@ -15,7 +15,7 @@ from typing import Final
 
 from haru.kube.shell_interpreter import ShellInterpreter
 from haru.kube.shell_output import Ran, Stopped
-from haru.kube.simulated_text import date_format, date_mark, echoed, formatted
+from haru.kube.simulated_text import RESERVED, date_format, date_mark, echoed, formatted
 
 OOM_KILLED: Final = "OOMKilled"
 BUILTINS: Final = ("exit", "set", "cd", "export", "trap")
@@ -26,6 +26,8 @@ _SLEEP: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
 _SIGNALS: Final = frozenset({"TERM", "INT", "HUP", "QUIT", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"})
 """Which no container gets before it is stopped."""
 _FILLING_SECONDS: Final = 1.0
+_LONGEST_SECONDS: Final = 1e9
+"""Who sleeps for longer does not wake any more."""
 
 
 class TrivialShell(ShellInterpreter):
@@ -45,6 +47,7 @@ class TrivialShell(ShellInterpreter):
 
     def run(self, argv: Sequence[str]) -> Ran:
         """What this program does, given as its words."""
+        argv = [RESERVED.sub("", word) for word in argv]
         self.name = argv[0]
         name = argv[0].rpartition("/")[2]
         ran = self._ran
@@ -112,7 +115,10 @@ class TrivialShell(ShellInterpreter):
         if not found or None in found:
             self.say(f"sleep: invalid number '{' '.join(words)}'", is_error=True)
             return 1
-        self.last(sum(float(one[1]) * _SECONDS[one[2]] for one in found if one is not None))
+        seconds = sum(float(one[1]) * _SECONDS[one[2]] for one in found if one is not None)
+        if seconds > _LONGEST_SECONDS:
+            raise Stopped
+        self.last(seconds)
         return 0
 
 
@@ -124,6 +130,6 @@ def _bytes(text: str) -> float:
 
 def _count(words: Sequence[str]) -> int:
     for name in ("--vm", "-m"):
-        if name in words[:-1] and words[words.index(name) + 1].isdigit():
-            return max(1, int(words[words.index(name) + 1]))
+        if name in words[:-1] and (count := words[words.index(name) + 1]).isdecimal():
+            return max(1, int(count[:9]))
     return 1
