@@ -135,6 +135,10 @@ def test_pod_of_equal_priority_is_not_evicted() -> None:
     assert decision.members[0].message == decision.message
 
 
+def test_nothing_is_said_of_preemption_where_there_are_no_nodes() -> None:
+    assert ask([pod("p", priority=10)]).message == "no nodes available to schedule pods"
+
+
 def test_message_counts_preemption_results_per_node() -> None:
     """Filter summary, then what preemption says: not helpful, no victims, or what is still in the way."""
     taint = [{"key": "k", "effect": "NoSchedule"}]

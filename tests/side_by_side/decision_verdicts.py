@@ -28,6 +28,7 @@ KNOWN = {
     "several": "some of these at once",
     "shared": "kube-scheduler places members also where the devices of a claim that they share are not",
     "sleeps": "no Node wakes pods that kube-scheduler refused for the volumes of another: a CSINode does",
+    "together": "kube-scheduler gives several members that it places together one ReadWriteOncePod claim",
     "sole use": "in preemption for a group a ReadWriteOncePod claim counts as used though its user is thought away",
     "elsewhere": "Haru evicts pods of other nodes for a pod for which no single node can be freed",
     "lists": "kube-scheduler's allocator knows no attributes with several values in constraints",

@@ -59,6 +59,7 @@ def cause_of(
         "mapped": with_mapped_claims_free,
         "promised": with_promised_places_taken,
         "rules": with_rules_of_promised_ignored,
+        "together": with_claims_used_together,
     }
     if {"victims", "nominated", "words of preemption"}.intersection(found) and not any(seen.bound.values()):
         worlds |= {"ending": with_ending_pods_staying}
@@ -162,6 +163,20 @@ def with_sole_users_kept(situation: Situation) -> Situation | None:
     if situation.group is None or not users:
         return None
     return _with_pods(situation, lambda pod: _kept(pod) if name(pod) in users else pod)
+
+
+def with_claims_used_together(situation: Situation) -> Situation | None:
+    """Members that are placed together may all have a claim that is for one pod."""
+    used = Counter(claim for pod in situation.pods for claim in set(volume_claims_of(pod)))
+    several = {claim for claim, pods in used.items() if pods > 1}
+
+    def shared(one: Obj) -> Obj:
+        if one["kind"] != "PersistentVolumeClaim" or name(one) not in several:
+            return one
+        return {**one, "spec": {**one["spec"], "accessModes": ["ReadWriteOnce"]}}
+
+    objects = [shared(one) for one in situation.objects]
+    return Situation(objects, situation.pods, situation.group) if situation.group is not None and several else None
 
 
 def quorums(situation: Situation, seen: Outcome) -> Iterator[Situation]:

@@ -216,6 +216,27 @@ def test_claim_that_one_pod_uses_counts_as_used_in_preemption_for_a_group(mode: 
     assert cause(waits(member, message=f"{message} workload aware preemption enabled"), case) == found
 
 
+@pytest.mark.parametrize(("mode", "found"), [("ReadWriteOncePod", "together"), ("ReadWriteMany", "")])
+def test_members_that_are_placed_together_have_one_claim_for_one_pod(mode: str, found: str) -> None:
+    group, members = of_group(2, 2)
+    mounts = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
+    for member in members:
+        member["spec"] |= mounts
+    (held,) = volume_claim("c", accessModes=[mode], volumeName="pv")
+    (bound,) = volume("pv", accessModes=[mode], claimRef={"name": "c", "namespace": "d"})
+    assert isinstance(held, dict) and isinstance(bound, dict)
+    held["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    held["status"] = {"phase": "Bound"}
+    hosts = nodes(2) if found else nodes(1)
+    case = Situation(stored(*hosts, held, bound, group, *members), members, group)
+
+    def decide(other: Situation) -> list[Outcome]:
+        return [outcome_of(one) for one in decisions(other.objects, other.pods, other.group, ties=2)]
+
+    seen = Outcome({"m0": Placement("n0"), "m1": Placement("n1")})
+    assert cause_of(["bound"], seen, decide(case), case, decide) == found
+
+
 @pytest.mark.parametrize(("bound", "found"), [(["n0", ""], "more"), (["", "n1"], "")])
 def test_members_take_other_places_where_the_first_ones_leave_none_for_another(bound: list[str], found: str) -> None:
     """The first member may go to either node, and prefers the one that alone takes the second."""

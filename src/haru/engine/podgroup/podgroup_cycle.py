@@ -73,7 +73,7 @@ def _decide_with_trial_share_ids(
     if decision.status == "scheduled" and "VolumeBinding" in options.profile.filters:
         decision = with_volumes(snapshot, decision, members)
     may_preempt = options.preemption.preempt_for_groups if key else options.preemption.preempt_for_pods
-    if decision.status != "unschedulable" or not may_preempt:
+    if decision.status != "unschedulable" or not may_preempt or not (key or snapshot.node_names):
         return decision
     reservation = conflicting_reservation(snapshot, members, groups=groups)
     if reservation is not None:
