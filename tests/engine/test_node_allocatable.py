@@ -157,6 +157,14 @@ def test_mapped_amounts_of_bound_pods_count_on_their_node() -> None:
     assert SchedulerCache.of([node("a"), there]).snapshot().nodes["a"].requested["memory"] == 40 * GI
 
 
+def test_mapped_amounts_of_bound_pods_count_in_scores() -> None:
+    """The larger node would be emptier, were it not for what the devices of its pod take."""
+    busy = user("busy", "held", cpu="1", where="large")
+    busy["status"]["nodeAllocatableResourceClaimStatuses"] = [entry("held", "main", cpu="5", memory="40Gi")]
+    objects = [node("large", cpu="8"), node("small", cpu="4"), busy]
+    assert only(run([*objects, pod("p", cpu="2")], only=[])).node == "small"
+
+
 def test_assumed_pod_counts_with_mapped_amounts_until_watch_confirms() -> None:
     cluster = SchedulerCache.of([device_class(), *cards("a", 1, memory="40Gi"), claim("c"), user("p", "c")])
     decision = decide(cluster.snapshot(), [user("p", "c")], group=None, options=options(node_allocatable=True))

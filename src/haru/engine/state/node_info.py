@@ -173,7 +173,7 @@ class NodeInfo:
         requested = dict(self.requested)
         for name, value in pod.usage.items():
             requested[name] = requested.get(name, 0) + value
-        cpu, memory = pod.scoring_requests
+        cpu, memory = pod.scoring_usage
         scored = self.scoring_requested[0] + cpu, self.scoring_requested[1] + memory
         ports = (*self.host_ports, *pod.host_ports)
         return requested, scored, _interned(self.ids, requested, scored, len(self.pods) + 1, ports)
@@ -210,7 +210,7 @@ class NodeInfo:
         for pod in kept.values():
             for name, value in pod.usage.items():
                 requested[name] = requested.get(name, 0) + value
-            cpu, memory = cpu + pod.scoring_requests[0], memory + pod.scoring_requests[1]
+            cpu, memory = cpu + pod.scoring_usage[0], memory + pod.scoring_usage[1]
             ports.extend(sorted(pod.host_ports))
         return NodeInfo(self.name, self.spec, kept, requested, (cpu, memory), tuple(ports), self.ids)
 

@@ -24,7 +24,7 @@ from haru.kube.resources import claimed_resources, pod_requests
 # What a container without requests counts as when nodes are scored (never when they are filtered).
 _SCORING_MISSING = {"cpu": parse_quantity("100m"), "memory": parse_quantity("200Mi")}
 # What a pod knows that depends on what its devices take of its node.
-_TAKEN = ("usage", "weight")
+_TAKEN = ("usage", "scoring_usage", "weight")
 _DEVICES_TAKE = "nodeAllocatableResourceClaimStatuses"
 _NO_LABELS: Mapping[str, str] = {}
 
@@ -264,9 +264,19 @@ class PodInfo:
         return cpu, memory
 
     @cached_property
+    def scoring_usage(self) -> tuple[int, int]:
+        """`scoring_requests`, and what its devices take of its node."""
+        cpu, memory = self.scoring_requests
+        usage, requests = self.usage, self.requests
+        if usage is requests:
+            return self.scoring_requests
+        cpu += usage.get("cpu", 0) - requests.get("cpu", 0)
+        return cpu, memory + usage.get("memory", 0) - requests.get("memory", 0)
+
+    @cached_property
     def weight(self) -> Hashable:
         """A key that is equal for pods that take the same of a node."""
-        return _one_of_equals((tuple(sorted(self.usage.items())), self.scoring_requests, self.host_ports))
+        return _one_of_equals((tuple(sorted(self.usage.items())), self.scoring_usage, self.host_ports))
 
     @cached_property
     def host_ports(self) -> frozenset[HostPort]:
