@@ -138,3 +138,34 @@ async def test_right_to_a_path_is_told_with_its_binding(api: Caller) -> None:
     body = {"spec": {"user": "jane", "nonResourceAttributes": {"verb": "get", "path": "/x"}}}
     status = (await api("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)).json["status"]
     assert status["reason"].startswith('RBAC: allowed by ClusterRoleBinding "it"')
+
+
+@pytest.mark.parametrize(("many", "status"), [(4, 201), (3, 403)])
+@pytest.mark.parametrize("part", ["groups", "extra"])
+async def test_one_right_to_all_does_for_many_groups_or_extras(api: Caller, many: int, status: int, part: str) -> None:
+    every = {**rule("impersonate:user-info", "groups"), "resourceNames": ["*"]}
+    if part == "extra":
+        every = rule("impersonate:user-info", "userextras/*")
+    on = rule("impersonate-on:user-info:create", "selfsubjectreviews")
+    await grant(api, rule("impersonate:user-info", "users"), on, every)
+    # Headers that differ in case alone are one header with several values.
+    headers = dict.fromkeys(("Impersonate_group", "impersonate_Group", "IMPERSONATE_group", "impersonate_GROUP"), "x")
+    if part == "extra":
+        headers = {f"impersonate_extra_x.io%2f{number}": "v" for number in range(4)}
+    given = dict(list(headers.items())[:many])
+    answer = await api.as_(USER)("POST", WHO, {}, impersonate_user="joe", **given)
+    assert answer.status == status, answer.json
+
+
+async def test_metrics_count_attempts_and_checks_by_mode(api: Caller) -> None:
+    await grant(api, rule("impersonate:user-info", "users"), rule("impersonate-on:user-info:get", "configmaps", ""))
+    jane = api.as_(USER)
+    await jane("GET", f"{MAPS}/a", impersonate_user="joe")
+    await jane("GET", f"{PODS}/a", impersonate_user="joe")
+    lines = (await api("GET", "/metrics")).body.decode().splitlines()
+    name = "apiserver_impersonation"
+    assert f'{name}_attempts_total{{decision="allowed",mode="user-info"}} 1' in lines
+    assert f'{name}_attempts_total{{decision="denied",mode=""}} 1' in lines
+    assert f'{name}_authorization_attempts_total{{decision="allowed",mode="user-info"}} 2' in lines
+    assert f'{name}_authorization_attempts_total{{decision="denied",mode="legacy"}} 1' in lines
+    assert f'{name}_attempts_duration_seconds_count{{decision="allowed",mode="user-info"}} 1' in lines

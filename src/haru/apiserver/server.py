@@ -76,6 +76,8 @@ class ApiServer:
         self._requests = RequestAuthorizer(parts.authorizer, parts.metrics.judged)
         constrained = config.gates.enabled("ConstrainedImpersonation")
         self._impersonation = Impersonation(parts.authorizer, constrained=constrained)
+        if self._impersonation.metrics is not None:
+            parts.metrics.more.append(self._impersonation.metrics.lines)
         documents = Documents(parts.objects, parts.configuration.aggregator, parts.peers, parts.address)
         health = Health(parts.objects.store, parts.streams, config.encryption, parts.peers)
         self._endpoints = Endpoints(

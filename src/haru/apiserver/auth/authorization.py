@@ -148,6 +148,12 @@ def aggregate(errors: Sequence[str]) -> str:
     return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
 
 
+def path_refusal(user: UserInfo, verb: str, path: str, decision: Decision) -> StatusError:
+    """403 for a user and a path that is no resource."""
+    why = f'forbidden: User "{user.name}" cannot {verb} path "{path}"'
+    return StatusError(403, "Forbidden", f"{why}: {decision.reason}" if decision.reason else why)
+
+
 class Authorizer:
     """Decides from the store; synchronous, since every request passes here."""
 
@@ -335,8 +341,7 @@ class RequestAuthorizer:
         self._count(decision.allowed)
         if decision:
             return
-        why = f'forbidden: User "{user.name}" cannot {verb} path "{path}"'
-        raise StatusError(403, "Forbidden", f"{why}: {decision.reason}" if decision.reason else why)
+        raise path_refusal(user, verb, path, decision)
 
     def _is_master(self, request: Request) -> bool:
         if MASTERS not in request.user.groups:

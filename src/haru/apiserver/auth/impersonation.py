@@ -13,11 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from urllib.parse import unquote
 
 from cachetools import LRUCache
 
-from haru.apiserver.auth.authorization import MASTERS, Authorizer, Decision, refusal, selected
+from haru.apiserver.auth.authorization import MASTERS, Authorizer, Decision, path_refusal, refusal, selected
+from haru.apiserver.auth.impersonation_metrics import ImpersonationMetrics
 from haru.apiserver.auth.node_authorizer import NODES, PREFIX, Attributes
 from haru.apiserver.auth.user import ANONYMOUS, AUTHENTICATED, UserInfo
 from haru.apiserver.peers.routes import ResourceRequest, resource_request_of
@@ -41,6 +43,10 @@ _VERBS = {
 }
 _LEGACY = ""
 """The mode in which the verb is `impersonate`."""
+
+
+_MANY = 4
+"""For so many groups, or extras, the right to all of them is asked for first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,7 @@ class Impersonation:
 
     def __init__(self, authorizer: Authorizer, *, constrained: bool) -> None:
         self._authorizer = authorizer
+        self.metrics = ImpersonationMetrics() if constrained else None
         self._modes = _MODES if constrained else _MODES[-1:]
         self._last: LRUCache[str, int] = LRUCache(_REMEMBERED)
         """The mode in which a user spoke for another last."""
@@ -103,7 +110,7 @@ class Impersonation:
         wanted = _wanted(request)
         if wanted is None:
             return None
-        requestor, refused = request.user, list[StatusError]()
+        requestor, refused, begun = request.user, list[StatusError](), perf_counter()
         last = self._last.get(requestor.name)
         for place in dict.fromkeys((*(() if last is None else (last,)), *range(len(self._modes)))):
             mode, applies = self._modes[place]
@@ -113,24 +120,40 @@ class Impersonation:
             if error is None:
                 self._last[requestor.name] = place
                 request.user = _as_user(wanted, mode)
+                self._count_attempt(mode or "legacy", begun, allowed=True)
                 return f"impersonate:{mode}" if mode else ""
             refused.append(error)
+        self._count_attempt("", begun, allowed=False)
         raise_first(refused)
         return None
+
+    def _count_attempt(self, mode: str, begun: float, *, allowed: bool) -> None:
+        if self.metrics is not None:
+            self.metrics.attempts.add(mode, perf_counter() - begun, allowed=allowed)
 
     def _refusal(self, mode: str, wanted: UserInfo, request: Request) -> StatusError | None:
         """What stands against it in a mode."""
         user = request.user
         if mode and (error := self._refusal_on(mode, request)) is not None:
             return error
-        for asked in _rights(mode, wanted):
-            decision = Decision(False, asked.why_not) if asked.why_not else self._decision(user, asked.attributes)
-            if not decision:
-                return refusal(user, asked.attributes, decision)
+        for whole, each in _rights(mode, wanted):
+            if whole is not None and self._decision(mode, user, whole):
+                continue
+            for asked in each:
+                why_not = asked.why_not
+                decision = Decision(False, why_not) if why_not else self._decision(mode, user, asked.attributes)
+                if not decision:
+                    return refusal(user, asked.attributes, decision)
         return None
 
-    def _decision(self, user: UserInfo, asked: Attributes) -> Decision:
-        return self._authorizer.decide(user, asked)
+    def _decision(self, mode: str, user: UserInfo, asked: Attributes | tuple[str, str]) -> Decision:
+        """What the authorizer says, of a resource or of a verb and a path; counted."""
+        begun = perf_counter()
+        decide, decide_path = self._authorizer.decide, self._authorizer.decide_path
+        decision = decide(user, asked) if isinstance(asked, Attributes) else decide_path(user, *asked)
+        if self.metrics is not None:
+            self.metrics.checks.add(mode or "legacy", perf_counter() - begun, allowed=decision.allowed)
+        return decision
 
     def _refusal_on(self, mode: str, request: Request) -> StatusError | None:
         """What stands against the request itself, whoever it is for."""
@@ -138,14 +161,13 @@ class Impersonation:
         asked = resource_request_of(request.path)
         if asked is None:
             verb = prefix + request.method.lower()
-            if self._authorizer.decide_path(user, verb, request.path):
-                return None
-            return StatusError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{request.path}"')
+            decision = self._decision(mode, user, (verb, request.path))
+            return None if decision else path_refusal(user, verb, request.path, decision)
         group, _, plural = asked.gvr
         verb, name = _verb_and_name(request, asked)
         namespace = asked.name if (group, plural) == ("", "namespaces") else asked.namespace
         attributes = Attributes(prefix + verb, group, plural, asked.subresource, namespace, name)
-        decision = self._decision(user, attributes)
+        decision = self._decision(mode, user, attributes)
         return None if decision else refusal(user, attributes, decision)
 
 
@@ -161,8 +183,8 @@ def _verb_and_name(request: Request, asked: ResourceRequest) -> tuple[str, str]:
     return "watch" if verb == "watch" or request.flag("watch") else "list", selected(request)[0]
 
 
-def _rights(mode: str, wanted: UserInfo) -> Iterable[_Asked]:
-    """The rights to each part of an identity."""
+def _rights(mode: str, wanted: UserInfo) -> Iterable[tuple[Attributes | None, Iterable[_Asked]]]:
+    """The rights to each part of an identity; of one with many members, first the right that does for all."""
     verb = f"impersonate:{mode}" if mode else "impersonate"
     group = _AUTHENTICATION if mode else ""
     about = Attributes(verb, group, "users", "", "", wanted.name)
@@ -170,22 +192,24 @@ def _rights(mode: str, wanted: UserInfo) -> Iterable[_Asked]:
         about = replace(about, resource="nodes", name="*" if mode == "associated-node" else node)
     if account := _account(wanted.name):
         about = replace(about, resource="serviceaccounts", namespace=account[0], name=account[1])
-    yield _Asked(about)
+    yield None, [_Asked(about)]
     if wanted.uid:
-        yield _Asked(Attributes(verb, _AUTHENTICATION, "uids", "", "", wanted.uid))
+        yield None, [_Asked(Attributes(verb, _AUTHENTICATION, "uids", "", "", wanted.uid))]
     of_groups = Attributes(verb, group, "groups")
     if mode and "" in wanted.groups:
-        yield _Asked(of_groups, "impersonating the empty string group is not allowed")
+        yield None, [_Asked(of_groups, "impersonating the empty string group is not allowed")]
     if mode and MASTERS in wanted.groups:
-        yield _Asked(replace(of_groups, name=MASTERS), "impersonating the system:masters group is not allowed")
-    for one in wanted.groups:
-        yield _Asked(replace(of_groups, name=one))
-    for key, values in wanted.extra.items():
-        of_extra = Attributes(verb, _AUTHENTICATION, "userextras", key)
-        if mode and (why := _no_extra(key, values)):
-            yield _Asked(replace(of_extra, subresource=""), why)
-        for value in values:
-            yield _Asked(replace(of_extra, name=value))
+        why = "impersonating the system:masters group is not allowed"
+        yield None, [_Asked(replace(of_groups, name=MASTERS), why)]
+    whole = replace(of_groups, name="*") if mode and len(wanted.groups) >= _MANY else None
+    yield whole, [_Asked(replace(of_groups, name=one)) for one in wanted.groups]
+    of_extra = Attributes(verb, _AUTHENTICATION, "userextras")
+    for key, values in wanted.extra.items() if mode else ():
+        if why := _no_extra(key, values):
+            yield None, [_Asked(of_extra, why)]
+    each = [(key, value) for key, values in wanted.extra.items() for value in values]
+    whole = replace(of_extra, subresource="*", name="*") if mode and len(each) >= _MANY else None
+    yield whole, [_Asked(replace(of_extra, subresource=key, name=value)) for key, value in each]
 
 
 def _no_extra(key: str, values: Sequence[str]) -> str:
