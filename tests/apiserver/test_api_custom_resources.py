@@ -315,6 +315,41 @@ async def test_openapi_tells_what_a_definition_leaves_unsaid(api: Caller) -> Non
     assert training["x-kubernetes-selectable-fields"] == listed["x-kubernetes-selectable-fields"] == fields
 
 
+async def test_whole_numbers_of_custom_objects_have_no_fraction(api: Caller) -> None:
+    await define(api, with_schema({"type": "object", PRESERVES: True}))
+    made = {**training(), "a": 1000.0, "b": [{"c": 1e3, "d": 0.5}]}
+    assert '"a":1000,"b":[{"c":1000,"d":0.5}]' in (await api("POST", TRAININGS, made)).body.decode()
+    patched = await api("PATCH", f"{TRAININGS}/t", b'{"a":2.0}', type=MERGE)
+    assert '"a":2,' in patched.body.decode()
+
+
+async def test_unnamed_custom_object_is_told_that_rules_were_not_checked(api: Caller) -> None:
+    await define(api, with_schema({"type": "object", "properties": {"spec": ruled("true", "object")}}))
+    answer = await api("POST", TRAININGS, {**training(), "metadata": {}})
+    told = [cause["message"] for cause in answer.json["details"]["causes"]]
+    assert len(told) == 2 and any("some validation rules were not checked" in one for one in told)
+
+
+async def test_items_that_occur_twice_in_a_map_are_placed_by_its_key(api: Caller) -> None:
+    members = {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}
+    await define(
+        api, with_schema({"type": "object", "properties": {"a": {"additionalProperties": members, "type": "object"}}})
+    )
+    answer = await api("POST", TRAININGS, {**training(), "a": {"c/d": ["x", "x"]}})
+    assert answer.json["details"]["causes"][0]["field"] == "a[c/d][1]"
+
+
+async def test_value_that_fits_none_of_all_schemas_is_told_so_once(api: Caller) -> None:
+    every = [{"required": ["x"]}, {"required": ["y"]}]
+    await define(
+        api, with_schema({"type": "object", "properties": {"a": {"type": "object", PRESERVES: True, "allOf": every}}})
+    )
+    for given, more in (({}, ". None validated"), ({"x": 1}, "")):
+        answer = await api("POST", TRAININGS, {**training(), "a": given})
+        told = [one["message"] for one in answer.json["details"]["causes"] if "allOf" in one["message"]]
+        assert told == [f'Invalid value: "": "a" must validate all the schemas (allOf){more}']
+
+
 async def test_printer_columns_and_selectable_fields_work(api: Caller) -> None:
     await define(api)
     await api("POST", TRAININGS, training("a", model="bert"))

@@ -11,7 +11,9 @@ from api_caller import PODS, Caller, pod
 
 from haru.apiserver import background
 from haru.apiserver.background import EventExpiry
+from haru.apiserver.registry.resources import Served
 from haru.event_loop import TimeSlice
+from haru.kube.gates import FeatureGates
 
 SLICES = "/apis/resource.k8s.io/{}/resourceslices"
 CORE_EVENTS = "/api/v1/namespaces/default/events"
@@ -143,3 +145,10 @@ async def test_events_stay_an_hour_when_the_clock_jumps(api: Caller, hours: int)
     assert await expiry.remove_old() == 0
     passed[0] += 20
     assert await expiry.remove_old() == 1
+
+
+def test_group_version_without_kinds_that_are_on_is_not_served() -> None:
+    for gates, versions in (("", ["v1"]), ("ClusterTrustBundle=true", ["v1", "v1beta1"])):
+        served = Served(FeatureGates.parse(gates), {"api/all": True})
+        found = [version for group, version in served.group_versions if group == "certificates.k8s.io"]
+        assert found[: len(versions)] == versions and ("v1beta1" in found) is bool(gates)

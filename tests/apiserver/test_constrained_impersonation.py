@@ -169,3 +169,8 @@ async def test_metrics_count_attempts_and_checks_by_mode(api: Caller) -> None:
     assert f'{name}_authorization_attempts_total{{decision="allowed",mode="user-info"}} 2' in lines
     assert f'{name}_authorization_attempts_total{{decision="denied",mode="legacy"}} 1' in lines
     assert f'{name}_attempts_duration_seconds_count{{decision="allowed",mode="user-info"}} 1' in lines
+
+
+async def test_path_of_namespaces_is_one_in_a_namespace_in_any_group(api: Caller) -> None:
+    answer = await api.as_(USER)("GET", "/apis/apps/v1/namespaces/default", impersonate_user="joe")
+    assert answer.json["message"].endswith('in API group "apps" in the namespace "default"')

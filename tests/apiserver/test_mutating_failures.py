@@ -65,7 +65,8 @@ FAILURES: dict[str, Failure] = {
         f"{BY}error applying patch: failed to convert patch object to typed object: .nothing: field not declared",
     ),
     "a JSON patch that does not apply": Failure(
-        json_patch('[JSONPatch{op: "remove", path: "/data/none"}]'), f"{BY}JSONPath: remove operation does not apply: "
+        json_patch('[JSONPatch{op: "remove", path: "/data/none"}]'),
+        f"{BY}JSON Patch: remove operation does not apply: ",
     ),
     "an error in a condition": Failure(
         GOOD,

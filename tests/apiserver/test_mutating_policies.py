@@ -238,10 +238,14 @@ FAILED_PATCHES: list[tuple[str, int, str]] = [
     (
         '[JSONPatch{op: "add", path: "/metadata/annotations/x", value: "y"}]',
         403,
-        f"{BY}JSONPath: add operation does not apply: doc is missing path: /metadata/annotations/x: missing value",
+        f'{BY}JSON Patch: add operation does not apply: doc is missing path: "/metadata/annotations/x": missing value',
     ),
-    ('[JSONPatch{op: "remove", path: "/data/none"}]', 403, f"{BY}JSONPath: remove operation does not apply: "),
-    ('[JSONPatch{op: "grow", path: "/data/none"}]', 403, f"{BY}JSONPath: "),
+    (
+        '[JSONPatch{op: "remove", path: "/data/none"}]',
+        403,
+        f"{BY}JSON Patch: error in remove for path: '/data/none': Unable to remove nonexistent key: none: ",
+    ),
+    ('[JSONPatch{op: "grow", path: "/data/none"}]', 403, f"{BY}JSON Patch: "),
     (
         '[JSONPatch{op: "add", path: "/datax", value: {"a": "b"}}]',
         500,

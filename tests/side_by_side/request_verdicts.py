@@ -17,6 +17,14 @@ _LINES = [
     ("a JSON patch that copies from nowhere", r"code: 20\d .* \| 422 .*copy operation does not apply"),
     ("a binding to a role that is not there", r"code: 500 unsupported role reference kind: .* \| 422"),
     ("a page after which nothing more matches", r"\.metadata\.continue: \"CONTINUE\" \| -$"),
+    (
+        "a default of an int-or-string that is neither",
+        r"code: 201 .*\.default: .*must be of type integer,string",
+    ),
+    (
+        "a whole number and a multipleOf below one",
+        r".*factor MultipleOf declared for .*: 0",
+    ),
     ("the path of a uid", r"\.details\.causes.*\.metadata\.uID"),
     ("which of several bindings allows", r"\.status\.reason: \"RBAC: allowed by .* \| \"RBAC: allowed by"),
     ("a binding to nothing", r"code: 500 target.name: Required value \| 422"),

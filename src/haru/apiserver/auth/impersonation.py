@@ -165,7 +165,7 @@ class Impersonation:
             return None if decision else path_refusal(user, verb, request.path, decision)
         group, _, plural = asked.gvr
         verb, name = _verb_and_name(request, asked)
-        namespace = asked.name if (group, plural) == ("", "namespaces") else asked.namespace
+        namespace = asked.name if plural == "namespaces" else asked.namespace
         attributes = Attributes(prefix + verb, group, plural, asked.subresource, namespace, name)
         decision = self._decision(mode, user, attributes)
         return None if decision else refusal(user, attributes, decision)

@@ -75,9 +75,7 @@ class Served:
         there = [kind for kind in all_kinds() if is_in(kind, gates.minor)]
         enabled = {gv for gv in group_versions() if _enabled(*gv, runtime_config)}
         self.built_in = [k for k in there if (k.group, k.version) in enabled and _kind_enabled(k, gates)]
-        self.group_versions = list(
-            dict.fromkeys((k.group, k.version) for k in there if (k.group, k.version) in enabled)
-        )
+        self.group_versions = list(dict.fromkeys((k.group, k.version) for k in self.built_in))
         self._built_in_resources = [_resource(kind) for kind in self.built_in]
         self._custom: list[Resource] = []
         self.generation = 0

@@ -159,7 +159,8 @@ async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
     kind, objects = call.resource.kind, call.objects
     if not obj["metadata"].get("name"):
         unnamed = prepare_for_create(obj, kind, objects.gates, call.now)
-        raise call.invalid("", validate_create(unnamed, kind, objects.gates, objects.check_selector))
+        errors = validate_create(unnamed, kind, objects.gates, objects.check_selector)
+        raise call.invalid("", with_rule_errors(errors, kind, unnamed, None))
     await call.admission.admit_create(call, obj)
     if call.chain is not None:
         obj = await call.chain.change_new(call, obj, partial(call.admission.admit_create, call), generated=generated)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from haru.kube.custom.merging import root_declared, root_shape
-from haru.kube.custom.shaping import defaulted, pruned
+from haru.kube.custom.shaping import defaulted, pruned, without_fractions
 from haru.kube.custom.structural import ANYTHING, Structural, parse
 from haru.kube.decoding import TypeMismatchError, cannot_handle, decode_metadata
 from haru.kube.errors import bad_request_error
@@ -78,6 +78,7 @@ class CustomType:
             kept, more = pruned(obj, self.schema)
         except TypeMismatchError as mismatch:
             raise cannot_handle(kind, str(mismatch)) from None
+        kept = without_fractions(kept)
         if metadata is not obj.get("metadata"):
             kept = {**kept, "metadata": metadata}
         return kept, unknown + [unknown_field(path) for path in more]

@@ -249,11 +249,11 @@ def _object(value: Obj, checks: Mapping[str, Any], path: str) -> Iterator[FieldE
 def _combinations(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     # What no keyword alone is to blame for has no place; its text names one.
     place = _NOWHERE
-    for alternative in checks.get("allOf") or ():
-        found = judge(value, alternative, path)
-        if found:
-            yield from found
-            yield invalid(place, "", f'"{path}" must validate all the schemas (allOf)')
+    found = [judge(value, alternative, path) for alternative in checks.get("allOf") or ()]
+    if any(found):
+        yield from (error for each in found for error in each)
+        more = ". None validated" if all(found) else ""
+        yield invalid(place, "", f'"{path}" must validate all the schemas (allOf){more}')
     if checks.get("anyOf"):
         tried = [judge(value, alternative, path) for alternative in checks["anyOf"]]
         if all(tried):
@@ -280,7 +280,8 @@ def repetitions(value: Any, schema: Structural, path: str) -> Iterator[FieldErro
         for name, inner in value.items():
             declared = schema.properties.get(name) or schema.additional
             if declared is not None:
-                yield from repetitions(inner, declared, f"{path}.{name}" if path else name)
+                below = f"{path}.{name}" if name in schema.properties else f"{path}[{name}]"
+                yield from repetitions(inner, declared, below.removeprefix("."))
     elif isinstance(value, list):
         if schema.list_type in ("set", "map"):
             yield from _repeated_items(value, schema, path)

@@ -132,8 +132,13 @@ def _index(token: str, length: int, pointer: str, action: str) -> int:
         raise _Failed(f"{action} operation does not apply: doc is missing path: {pointer}: not an index: {token}")
     index = int(token)
     if index >= length:
-        raise _Failed(f"{action} operation does not apply: doc is missing path: {pointer}: missing value")
+        raise _missing(action, pointer)
     return index
+
+
+def _missing(action: str, pointer: str) -> _Failed:
+    told = f'"{pointer}"' if action in ("add", "remove") else pointer
+    return _Failed(f"{action} operation does not apply: doc is missing path: {told}: missing value")
 
 
 def _parent(document: Any, pointer: str, action: str) -> tuple[Any, str]:
@@ -144,7 +149,7 @@ def _parent(document: Any, pointer: str, action: str) -> tuple[Any, str]:
     for token in tokens[:-1]:
         node = _child(node, token, pointer, action)
     if not isinstance(node, dict | list):
-        raise _Failed(f"{action} operation does not apply: doc is missing path: {pointer}: missing value")
+        raise _missing(action, pointer)
     return node, tokens[-1]
 
 
@@ -157,13 +162,13 @@ def _own_parent(document: Any, pointer: str, action: str) -> tuple[Any, Any, str
     if not tokens:
         raise _Failed(f"{action} operation does not apply: the whole document cannot be meant here")
     if not isinstance(document, dict | list):
-        raise _Failed(f"{action} operation does not apply: doc is missing path: {pointer}: missing value")
+        raise _missing(action, pointer)
     copied: Any = document.copy()
     node: Any = copied
     for token in tokens[:-1]:
         child = _child(node, token, pointer, action)
         if not isinstance(child, dict | list):
-            raise _Failed(f"{action} operation does not apply: doc is missing path: {pointer}: missing value")
+            raise _missing(action, pointer)
         child = child.copy()
         node[int(token) if isinstance(node, list) else token] = child
         node = child
@@ -175,7 +180,7 @@ def _child(node: Any, token: str, pointer: str, action: str) -> Any:
         return node[_index(token, len(node), pointer, action)]
     if isinstance(node, dict) and token in node:
         return node[token]
-    raise _Failed(f"{action} operation does not apply: doc is missing path: {pointer}: missing value")
+    raise _missing(action, pointer)
 
 
 def _get(document: Any, pointer: str, action: str) -> Any:
@@ -209,6 +214,9 @@ def _put(document: Any, pointer: str, value: Any, action: str) -> Any:
 
 def _remove_at(document: Any, pointer: str, action: str) -> Any:
     document, node, token = _own_parent(document, pointer, action)
+    if action == "remove" and isinstance(node, dict) and token not in node:
+        why = f"Unable to remove nonexistent key: {token}: missing value"
+        raise _Failed(f"error in remove for path: '{pointer}': {why}")
     _child(node, token, pointer, action)
     del node[int(token) if isinstance(node, list) else token]
     return document

@@ -79,7 +79,7 @@ def patched(obj: Obj, value: Any, seen: RequestView, attributes: Attributes) -> 
     except TestFailedError:
         return obj
     except StatusError as error:
-        raise MutationError(f"JSONPath: {error.message.removeprefix(REJECTED)}") from None
+        raise MutationError(f"JSON Patch: {error.message.removeprefix(REJECTED)}") from None
     kind = _kind(seen, attributes)
     if found == obj:
         return obj
