@@ -315,6 +315,14 @@ async def test_openapi_tells_what_a_definition_leaves_unsaid(api: Caller) -> Non
     assert training["x-kubernetes-selectable-fields"] == listed["x-kubernetes-selectable-fields"] == fields
 
 
+async def test_embedded_object_in_a_map_is_placed_by_its_key(api: Caller) -> None:
+    inner = {"type": "object", "x-kubernetes-embedded-resource": True, PRESERVES: True}
+    members = {"a": {"type": "object", "additionalProperties": inner}}
+    await define(api, with_schema({"type": "object", "properties": members}))
+    answer = await api("POST", TRAININGS, {**training(), "a": {"c/d": {"kind": "Pod"}}})
+    assert answer.json["details"]["causes"][0]["field"] == "a[c/d].apiVersion"
+
+
 async def test_whole_numbers_of_custom_objects_have_no_fraction(api: Caller) -> None:
     await define(api, with_schema({"type": "object", PRESERVES: True}))
     made = {**training(), "a": 1000.0, "b": [{"c": 1e3, "d": 0.5}]}

@@ -375,3 +375,8 @@ async def test_stored_bytes_have_canonical_order(api: Caller) -> None:
     body = (await api("GET", f"{MAPS}/a")).body
     assert body.startswith(b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"')
     assert json.loads(body)["data"]["text"] == '"resourceVersion":""'
+
+
+async def test_namespace_with_a_made_up_name_has_the_label_of_its_name(api: Caller) -> None:
+    made = await api.create("/api/v1/namespaces", {"metadata": {"generateName": "g-"}})
+    assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": made["metadata"]["name"]}

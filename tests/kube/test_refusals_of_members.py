@@ -107,3 +107,10 @@ def test_iscsi_of_a_volume_names_its_secret() -> None:
         'spec.iscsi.iqn: Invalid value: "x": must be valid format',
         "spec.iscsi.secretRef.name: Required value",
     ]
+
+
+def test_topologies_of_a_storage_class_are_judged_in_an_update() -> None:
+    old = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "s"}, "provisioner": "p"}
+    terms = [{"matchLabelExpressions": [{"key": "a b", "values": ["x"]}]}]
+    (found,) = update_problems({**old, "allowedTopologies": terms}, old)
+    assert found.startswith("allowedTopologies[0].matchLabelExpressions[0].key: Invalid value")

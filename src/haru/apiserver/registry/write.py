@@ -122,6 +122,8 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
     for attempt in range(NAME_ATTEMPTS if generated else 1):
         if generated:
             obj["metadata"]["name"] = made_up_name(call, metadata)
+            if kind.group_resource == "namespaces":  # what is filled in there goes by the name
+                obj = own(apply_defaults(obj, kind, call.objects.gates))
         if attempt == 0:
             obj = await _admit_new(call, obj, generated)
             _check_no_version(call, obj, version)

@@ -101,7 +101,8 @@ def _embedded(value: Any, schema: Structural, path: str) -> list[FieldError]:
         for name, inner in value.items():
             declared = schema.properties.get(name) or schema.additional
             if declared is not None:
-                found += _embedded(inner, declared, f"{path}.{name}" if path else name)
+                below = f"{path}.{name}" if name in schema.properties else f"{path}[{name}]"
+                found += _embedded(inner, declared, below.removeprefix("."))
     elif isinstance(value, list) and schema.items is not None:
         for index, item in enumerate(value):
             found += _embedded(item, schema.items, f"{path}[{index}]")

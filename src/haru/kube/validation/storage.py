@@ -60,6 +60,7 @@ def validate_storage_class_update(new: Obj, old: Obj) -> list[FieldError]:
     for name, values in (("reclaimPolicy", _RECLAIM_POLICIES), ("volumeBindingMode", _BINDING_MODES)):
         if new.get(name) is not None and new[name] not in values:
             found.append(not_supported(name, new[name], values))
+    found += _topologies(items(new, "allowedTopologies"))
     return found + [error for name in fixed for error in immutable(name, new.get(name), old.get(name))]
 
 
