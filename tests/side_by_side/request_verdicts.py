@@ -25,6 +25,10 @@ _LINES = [
         "a whole number and a multipleOf below one",
         r".*factor MultipleOf declared for .*: 0",
     ),
+    (
+        "a policy beside what else is wrong",
+        r"code: 403 policy '.* denied request.* \| 422 .*(a.name: Req|Version: Inv)",
+    ),
     ("the path of a uid", r"\.details\.causes.*\.metadata\.uID"),
     ("which of several bindings allows", r"\.status\.reason: \"RBAC: allowed by .* \| \"RBAC: allowed by"),
     ("a binding to nothing", r"code: 500 target.name: Required value \| 422"),

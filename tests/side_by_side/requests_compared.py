@@ -21,7 +21,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -91,6 +91,10 @@ class Side:
         assert self.address.hostname
         return http.client.HTTPSConnection(self.address.hostname, self.address.port, timeout=70, context=self._tls)
 
+    def close(self) -> None:
+        """End the connection; the next request makes another one."""
+        self._connection.close()
+
     def send(self, request: Request) -> None:
         """Send a request; `receive` has its answer."""
         body = request.body
@@ -103,7 +107,7 @@ class Side:
         try:
             self._connection.request(request.method, quote(url, safe="/?=&%,+:.-_~"), body, headers)
         except (OSError, http.client.HTTPException):
-            self._connection = self.connection()
+            self.close()
             self._connection.request(request.method, quote(url, safe="/?=&%,+:.-_~"), body, headers)
 
     def receive(self) -> Answer:
@@ -111,7 +115,7 @@ class Side:
         try:
             answered = self._connection.getresponse()
         except (OSError, http.client.HTTPException):
-            self._connection = self.connection()
+            self.close()
             return Answer(0, {}, [], b"")
         body = answered.read()
         headers = {name.lower(): value for name, value in answered.getheaders()}
@@ -162,6 +166,11 @@ class Comparison:
         self.kube, self.haru = kube, haru
         self.counted = Counter[str]()
         self._verbose = verbose
+
+    def close(self) -> None:
+        """End both connections."""
+        self.kube.close()
+        self.haru.close()
 
     def ask(self, request: Request) -> tuple[Answer, Answer]:
         """The answers of both."""
@@ -337,8 +346,10 @@ def both(programs: Path, verbose: bool = False) -> Iterator[Comparison]:
     with (
         serving(str(programs / "kube-apiserver"), [*_FLAGS, *_OF_KUBE]) as kube,
         serving("haru", [*_FLAGS, *_OF_HARU]) as haru,
+        ExitStack() as ending,
     ):
         comparison = Comparison(Side(kube), Side(haru), verbose)
+        ending.callback(comparison.close)
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         comparison.ask(Request("POST", path, "", {"Content-Type": "application/json"}, definition()))
         for kept, obj in of_params():
