@@ -99,3 +99,8 @@ async def test_pretty_parameter_formats_response(api: Caller, query: str) -> Non
     assert b"\n" in (await api("GET", f"{MAPS}/a", user_agent="curl/8.5.0")).body
     refused = await api("GET", f"{MAPS}/none?{query}")
     assert refused.status == 404 and b'\n  "reason": "NotFound"' in refused.body
+
+
+async def test_warning_comes_with_the_refusal_of_a_form_too(api: Caller) -> None:
+    answer = await api("GET", "/api/v1/namespaces/default/endpoints", accept="text/html")
+    assert answer.status == 406 and "v1 Endpoints is deprecated" in answer.headers["warning"]

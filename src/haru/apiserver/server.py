@@ -221,6 +221,8 @@ class ApiServer:
             return await self._forward(request, *elsewhere)
         await self._requests.authorize(call)
         kind = call.resource.kind
+        if deprecated := deprecation_warning(kind):
+            request.warnings.append(deprecated)
         if call.name in (".", "..") or "/" in call.name or "%" in call.name:
             why = "; ".join(is_path_segment_name(call.name))
             raise bad_request_error(f'Name parameter invalid: "{call.name}": {why}')
@@ -228,8 +230,6 @@ class ApiServer:
             kind_of_patch(call)
         if call.subresource != "log":
             check_form(request.header(b"accept"), kind)
-        if deprecated := deprecation_warning(kind):
-            request.warnings.append(deprecated)
         if call.verb == "watch":
             is_for_a_client.set(False)  # it goes on when it has begun, and has time to
             return await handler(call)
