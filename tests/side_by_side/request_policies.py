@@ -175,7 +175,7 @@ def of_params() -> list[tuple[str, Obj]]:
     metadata, root, found = {"name": "kept"}, f"/apis/{_VERSION}", []
     about = {name: one for name, one in spec.items() if name != "validations"}
     about |= {"reinvocationPolicy": "Never", "mutations": [
-        {"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}]}  # fmt: skip
+        {"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/x'}]"}}]}  # fmt: skip
     of = {name: one for name, one in bound.items() if name != "validationActions"}
     for kind, one, other in (("Validating", spec, bound), ("Mutating", about, of)):
         policy = {"apiVersion": _VERSION, "kind": f"{kind}AdmissionPolicy", "metadata": metadata, "spec": one}
