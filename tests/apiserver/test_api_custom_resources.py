@@ -177,6 +177,17 @@ async def test_custom_resource_without_a_count_has_no_scale_until_one_is_written
     assert (await api("GET", f"{TRAININGS}/t/scale")).json["spec"] == written.json["spec"] == {"replicas": 2}
 
 
+async def test_count_of_another_type_has_no_scale(api: Caller) -> None:
+    paths = {"specReplicasPath": ".spec.items", "statusReplicasPath": ".status.replicas"}
+    made = with_schema({"type": "object", PRESERVES: True})
+    other = {**made["spec"]["versions"][0], "name": "v2", "storage": False, "subresources": {"scale": paths}}
+    made["spec"]["versions"].append(other)
+    await define(api, made)
+    await api.create(TRAININGS, training() | {"spec": {"items": [1, "a"]}})
+    answer = await api("GET", f"{TRAININGS.replace('/v1/', '/v2/')}/t/scale")
+    assert (answer.status, answer.json["message"]) == (500, "Internal error occurred: .spec.items is no whole number")
+
+
 async def test_apply_that_creates_does_not_look_at_the_status(api: Caller) -> None:
     await define(api)
     body = training() | {"status": {"phase": None, "replicas": None}}

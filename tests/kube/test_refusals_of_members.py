@@ -114,3 +114,8 @@ def test_topologies_of_a_storage_class_are_judged_in_an_update() -> None:
     terms = [{"matchLabelExpressions": [{"key": "a b", "values": ["x"]}]}]
     (found,) = update_problems({**old, "allowedTopologies": terms}, old)
     assert found.startswith("allowedTopologies[0].matchLabelExpressions[0].key: Invalid value")
+
+
+def test_search_path_is_told_without_its_final_dot() -> None:
+    (found,) = problems(pod(dnsConfig={"searches": ["A b."]}))
+    assert 'spec.dnsConfig.searches[0]: Invalid value: "A b": a lowercase' in found

@@ -224,8 +224,9 @@ def _dns(field: str, spec: Obj) -> list[FieldError]:
         why = f"must not have more than {_MAX_SEARCH_TEXT} characters (including spaces) in the search list"
         found.append(invalid(f"{field}.searches", searches, why))
     for index, search in enumerate(searches):
-        problems = names.is_dns1123_subdomain_with_underscore(search.removesuffix(".")) if search != "." else []
-        found += each_message(f"{field}.searches[{index}]", search, problems)
+        shown = search.removesuffix(".")
+        problems = names.is_dns1123_subdomain_with_underscore(shown) if search != "." else []
+        found += each_message(f"{field}.searches[{index}]", shown, problems)
     for index, option in enumerate(items(config, "options")):
         found += [] if option.get("name") else [required(f"{field}.options[{index}]", "must not be empty")]
     return found

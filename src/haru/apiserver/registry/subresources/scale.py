@@ -32,7 +32,7 @@ _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 def scale_of(obj: Obj, kind: Kind) -> Obj:
     """The Scale of a workload; a custom resource's definition says where its counts lie."""
     paths = _paths(kind)
-    shown: Obj = {"replicas": int(_at(obj, paths["statusReplicasPath"]) or 0)}
+    shown: Obj = {"replicas": _count(obj, paths["statusReplicasPath"])}
     if kind.custom is not None:
         selector = _at(obj, paths["labelSelectorPath"]) if paths.get("labelSelectorPath") else None
         if isinstance(selector, str) and selector:
@@ -41,7 +41,7 @@ def scale_of(obj: Obj, kind: Kind) -> Obj:
         if obj["kind"] == "ReplicationController":
             selector = {"matchLabels": selector}  # an older kind: a plain map
         shown["selector"] = label_selector_text(selector)
-    replicas = int(_at(obj, paths["specReplicasPath"]) or 0)
+    replicas = _count(obj, paths["specReplicasPath"])
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -49,6 +49,13 @@ def scale_of(obj: Obj, kind: Kind) -> Obj:
         "spec": {"replicas": replicas} if replicas else {},
         "status": shown,
     }
+
+
+def _count(obj: Obj, path: str) -> int:
+    value = _at(obj, path) or 0
+    if not isinstance(value, int):
+        raise internal_error(f"{path} is no whole number")
+    return value
 
 
 _PATHS: Obj = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
