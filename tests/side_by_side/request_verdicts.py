@@ -29,6 +29,7 @@ _LINES = [
         "a policy beside what else is wrong",
         r"code: 403 policy '.* denied request.* \| 422 .*(a.name: Req|Version: Inv)",
     ),
+    ("a count of another type", r"\.(details|message|reason): .*(accessor error|no whole number|InternalError)"),
     ("the path of a uid", r"\.details\.causes.*\.metadata\.uID"),
     ("which of several bindings allows", r"\.status\.reason: \"RBAC: allowed by .* \| \"RBAC: allowed by"),
     ("a binding to nothing", r"code: 500 target.name: Required value \| 422"),

@@ -201,6 +201,6 @@ def test_random_requests_are_answered_as_by_kube_apiserver() -> None:
     if not program:
         pytest.skip("kube-apiserver 1.36 is not on PATH")
     seeds, folder = tonight(range(40)), Path(program).parent
-    # Of 1,500 answers some ten differ in something that nobody has met yet: they are printed. A fault is in many more.
-    options = [f"--kubernetes={folder}", f"--seed={seeds.start}", f"--count={len(seeds)}", "--allowed=40"]
+    # Of 1,600 answers some fifteen differ in something that nobody has met yet: they are printed. A fault is in more.
+    options = [f"--kubernetes={folder}", f"--seed={seeds.start}", f"--count={len(seeds)}", "--allowed=25"]
     assert main(options) == 0
