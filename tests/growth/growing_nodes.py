@@ -24,6 +24,7 @@ from haru.kube.kinds import Kind
 from haru.kube.patch.merge_patch import apply_merge_patch
 from haru.kube.patch.strategic import apply_strategic_merge_patch
 from haru.kube.volume_binding import PROVISIONED_BY, STORAGE_PROVISIONER
+from haru.simulated_nodes.claim_preparation import ClaimPreparation
 from haru.simulated_nodes.fleet import Fleet
 from haru.simulated_nodes.pod_workers import PodWorkers
 from haru.simulated_nodes.provisioner import PROVISIONER, SimulatedProvisioner
@@ -244,6 +245,7 @@ class GrowingPublisher(GrowingComponent):
 
 
 COMPONENTS = {
+    "simulated_nodes/claim_preparation.py": GrowingFleet,
     "simulated_nodes/fleet.py": GrowingFleet,
     "simulated_nodes/pod_workers.py": GrowingFleet,
     "simulated_nodes/provisioner.py": GrowingProvisioner,
@@ -258,7 +260,7 @@ def informers_of(component: object) -> Iterator[Informer]:
     for part in getattr(component, "__dict__", {}).values():
         if isinstance(part, Informer):
             yield part
-        elif isinstance(part, PodWorkers):
+        elif isinstance(part, PodWorkers | ClaimPreparation):
             yield from informers_of(part)
 
 

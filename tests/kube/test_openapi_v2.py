@@ -74,17 +74,21 @@ def test_quantities_are_strings_and_merge_keys_are_kept() -> None:
 def test_custom_resource_schema_drops_unsupported_keywords() -> None:
     raw = {
         "type": "object",
+        "required": ["list", "some"],
         "properties": {
             "size": {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
             "more": {"type": "object", "additionalProperties": True, "nullable": True},
+            "list": {"type": "array", "items": {"type": "string"}, "nullable": True, "description": "some"},
             "some": {"type": "integer", "minimum": 1, "not": {"enum": [3]}, "default": 2},
         },
     }
     document = openapi_v2_document([{"paths": {}, "components": {"schemas": {"x": raw}}}])
+    assert document["definitions"]["x"]["required"] == ["some"]
     assert document["definitions"]["x"]["properties"] == {
         "size": {"x-kubernetes-int-or-string": True},
-        "more": {"type": "object", "additionalProperties": True},
-        "some": {"type": "integer", "minimum": 1, "default": 2},
+        "more": {"additionalProperties": True},
+        "list": {"description": "some"},
+        "some": {"type": "integer", "minimum": 1},
     }
 
 

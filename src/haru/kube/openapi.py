@@ -106,15 +106,13 @@ def openapi_v3_document(group: str, version: str, kinds: Sequence[Kind]) -> Obj:
     for kind in served:
         schemas.add_kind(kind)
         _add_paths(paths, schemas, kind)
-    return {
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.36.0"},
-        "paths": dict(sorted(paths.items())),
-        "components": {
-            "schemas": dict(sorted(schemas.schemas.items())),
-            "securitySchemes": {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}},
-        },
-    }
+    components: Obj = {"schemas": dict(sorted(schemas.schemas.items()))}
+    if served and all(kind.custom is not None for kind in served):
+        info = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
+    else:
+        info = {"title": "Kubernetes", "version": "v1.36.0"}
+        components["securitySchemes"] = {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}}
+    return {"openapi": "3.0.0", "info": info, "paths": dict(sorted(paths.items())), "components": components}
 
 
 def _root(group: str, version: str) -> str:
@@ -155,14 +153,16 @@ class _Schemas:
         return {**raw, "properties": {**(raw.get("properties") or {}), **every}, **_selectable(custom)}
 
     def list_schema(self, kind: Kind) -> Obj:
-        meta = message_type(f"{_META}.ListMeta")
+        meta, item = message_type(f"{_META}.ListMeta"), self.reference(kind.type_name)
+        if kind.custom is not None:
+            item = {"$ref": _REFERENCE + kind.type_name}
         return {
             "description": f"A list of {kind.kind} objects.",
             "type": "object",
             "required": ["items"],
             "properties": {
                 "apiVersion": {"type": "string", "description": _describe("meta", "TypeMeta", "apiVersion")},
-                "items": {"type": "array", "items": self.reference(kind.type_name), "description": "The objects."},
+                "items": {"type": "array", "items": item, "description": "The objects."},
                 "kind": {"type": "string", "description": _describe("meta", "TypeMeta", "kind")},
                 "metadata": {**self.reference(self.add(meta)), "description": "The version of the list as a whole."},
             },

@@ -1,7 +1,7 @@
 """OpenAPI v2: one document for everything, made of the documents of version 3.
 
-Terraform, Argo CD and kubectl before 1.27 read it. Version 2 has no alternatives (`oneOf`, `anyOf`, `not`) and no
-nulls, lets descriptions stand beside references, and puts bodies among the parameters.
+Terraform, Argo CD and kubectl before 1.27 read it. Version 2 has no alternatives (`oneOf`, `anyOf`, `not`), no nulls
+and no defaults, lets descriptions stand beside references, and puts bodies among the parameters.
 Source: the OpenAPI v2 of Kubernetes 1.36, as behaviour.
 """
 
@@ -61,18 +61,24 @@ def _schema(raw: Obj) -> Obj:
             found["description"] = raw["description"]
         return found | _extensions(raw)
     found = {key: raw[key] for key in _KEPT if raw.get(key) is not None}
-    if raw.get("default") not in (None, {}):
-        found["default"] = raw["default"]
     if raw.get("x-kubernetes-int-or-string"):
         found.pop("type", None)
     if raw.get(_UNKNOWN):
         if found.get("type") in ("object", "array"):
             del found["type"]
         return found | _extensions(raw)
-    if raw.get("properties"):
-        found["properties"] = {name: _schema(inner) for name, inner in raw["properties"].items()}
-    if isinstance(raw.get("items"), dict):
-        found["items"] = _schema(raw["items"])
+    inner = raw.get("properties") or {}
+    nullable = {name for name, one in inner.items() if one.get("nullable")}
+    if nullable and (required := [name for name in found.pop("required", ()) if name not in nullable]):
+        found["required"] = required
+    if raw.get("nullable"):
+        # With a type, kubectl would refuse null; without one, it takes neither properties nor items.
+        found.pop("type", None)
+    else:
+        if inner:
+            found["properties"] = {name: _schema(one) for name, one in inner.items()}
+        if isinstance(raw.get("items"), dict):
+            found["items"] = _schema(raw["items"])
     if isinstance(raw.get("additionalProperties"), dict):
         found["additionalProperties"] = _schema(raw["additionalProperties"])
     elif raw.get("additionalProperties") is True:
