@@ -47,7 +47,8 @@ async def issue_token(tokens: AccountTokens, call: Call) -> Response:
     if account is None:
         raise call.not_found()
     spec = request.setdefault("spec", {})
-    spec["audiences"] = spec.get("audiences") or list(tokens.audiences)
+    filled_in = {} if spec.get("audiences") else {"audiences": list(tokens.audiences)}
+    spec.update(filled_in)
     spec.setdefault("expirationSeconds", DEFAULT_SECONDS)
     names = {"name": call.name, "namespace": call.namespace, "uid": account["metadata"]["uid"]}
     request["metadata"] = {**names, **(request.get("metadata") or {}), "creationTimestamp": call.now}
@@ -68,7 +69,8 @@ async def issue_token(tokens: AccountTokens, call: Call) -> Response:
         _LOG.error("no token for ServiceAccount %s/%s: %s", call.namespace, call.name, error)
         raise internal_error(f"failed to generate token: {error}") from None
     call.request.annotations[_ISSUED] = f"JTI={issued.token_id}"
-    asked = {**request, "metadata": {}, "spec": {**spec, "expirationSeconds": seconds}}
+    own = {name: value for name, value in spec.items() if name not in filled_in}  # nobody's is what is filled in
+    asked = {**request, "metadata": {}, "spec": {**own, "expirationSeconds": seconds}}
     write = ManagedWrite(call.manager, _KIND.api_version, type_of(_KIND), "token", call.now)
     managed = track_update(None, asked, write)["metadata"].get("managedFields")
     metadata["managedFields"] = managed
