@@ -30,6 +30,7 @@ _LINES = [
         r"code: 403 policy '.* denied request.* \| 422 .*(a.name: Req|Version: Inv)",
     ),
     ("a count of another type", r"\.(details|message|reason): .*(accessor error|no whole number|InternalError)"),
+    ("words about a policy's JSON patch", r"\.details\.causes\[.* JSON Patch: .* \| .* JSON Patch: "),
     ("the path of a uid", r"\.details\.causes.*\.metadata\.uID"),
     ("which of several bindings allows", r"\.status\.reason: \"RBAC: allowed by .* \| \"RBAC: allowed by"),
     ("a binding to nothing", r"code: 500 target.name: Required value \| 422"),
