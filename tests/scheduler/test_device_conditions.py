@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from scheduler_bench import CLAIMS, DRIVER, NS, PODS, SLICES, Bench, play
+from scheduler_bench import CLAIMS, DRIVER, EVENTS, NS, PODS, SLICES, Bench, play
 
 Obj = dict[str, Any]
 
@@ -29,6 +29,19 @@ async def tell(bench: Bench, claim: str, condition: str) -> None:
     await bench.api.patch(CLAIMS, claim, body, NS, "merge", "status")
 
 
+async def events(bench: Bench) -> list[Obj]:
+    return list((await bench.api.list(EVENTS, NS))["items"])
+
+
+def ended(bench: Bench, status: str) -> tuple[float, float]:
+    """How many devices were waited for with this end, as the counter and as the histogram have it."""
+    labels = f'{{driver="{DRIVER}",profile="default-scheduler",status="{status}"}}'
+    name = "scheduler_dra_bindingconditions"
+    return bench.metric(f"{name}_allocations_total{labels}"), bench.metric(
+        f"{name}_wait_duration_seconds_count{labels}"
+    )
+
+
 def test_pod_is_bound_once_its_device_is_ready() -> None:
     async def scenario(bench: Bench) -> None:
         await fabric(bench, "d0")
@@ -36,8 +49,13 @@ def test_pod_is_bound_once_its_device_is_ready() -> None:
         await bench.pod("p", claim="c")
         await asyncio.sleep(60)
         assert not await bench.node_of("p") and await bench.allocation("c")
+        [event] = [one for one in await events(bench) if one["reason"] == "BindingConditionsPending"]
+        assert event["message"] == "waiting for binding conditions for device on node n1"
+        assert (event["type"], event["action"]) == ("Normal", "Scheduling")
+        assert ended(bench, "success") == (0, 0)
         await tell(bench, "c", "attached")
         await bench.eventually_bound("p")
+        assert ended(bench, "success") == (1, 1)
 
     play(scenario)
 
@@ -53,6 +71,7 @@ def test_pod_gets_a_device_anew_where_one_cannot_be_attached() -> None:
         await asyncio.sleep(1)
         told = await bench.condition(PODS, "p", "PodScheduled")
         assert 'device binding failed: claim=c, reason=Told, message="m"' in told["message"]
+        assert ended(bench, "failure") == (1, 1)
         await asyncio.sleep(30)
         after = await bench.api.get(CLAIMS, "c", NS)
         assert after["status"]["allocation"]["allocationTimestamp"] > before["allocationTimestamp"]
@@ -73,6 +92,7 @@ def test_device_of_which_nothing_is_told_is_given_back_after_ten_minutes() -> No
         await asyncio.sleep(6)
         told = await bench.condition(PODS, "p", "PodScheduled")
         assert "device binding timeout: claim=c" in told["message"]
+        assert ended(bench, "timeout") == (1, 1)
 
     play(scenario)
 

@@ -56,6 +56,9 @@ class Listener:
     def member_bound(self, binding_task: BindingTask, member: MemberDecision) -> None:
         return None
 
+    def devices_awaited(self, member: MemberDecision) -> None:
+        return None
+
     def members_returned(self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]) -> None:
         self.returned += sorted(pod.uid for pod in failures)
 

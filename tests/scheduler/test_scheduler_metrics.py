@@ -17,7 +17,8 @@ from haru.scheduler.queue.scheduling_queue import SchedulingQueue
 
 _PAGE = Path(__file__).parents[2] / "docs/reference/metrics.md"
 
-# Name without prefix, type, labels, first and last bound, number of bounds: as a kube-scheduler v1.36.2 served them.
+# Name without prefix, type, labels, first and last bound, number of bounds: as a kube-scheduler v1.36.2 served them
+# (those of binding conditions: as its source has them).
 SERVED = """
 schedule_attempts_total counter profile,result
 scheduling_attempt_duration_seconds histogram profile,result 0.001 16.384 15
@@ -47,6 +48,8 @@ async_api_call_execution_total counter call_type,result
 async_api_call_execution_duration_seconds histogram call_type,result 0.001 16.384 15
 pending_async_api_calls gauge call_type
 resourceclaim_creates_total counter status
+dra_bindingconditions_allocations_total counter driver,profile,status
+dra_bindingconditions_wait_duration_seconds histogram driver,profile,status 0.1 819.2 14
 podgroup_schedule_attempts_total counter profile,result
 podgroup_scheduling_attempt_duration_seconds histogram profile,result 0.001 16.384 15
 podgroup_scheduling_algorithm_duration_seconds histogram - 0.001 16.384 15

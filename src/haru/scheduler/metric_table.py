@@ -206,6 +206,19 @@ METRICS = (
         "Claims that were to be created for extended resources.",
     ),
     Metric(
+        "scheduler_dra_bindingconditions_allocations_total",
+        ("profile", "driver", "status"),
+        ALPHA,
+        "Devices with binding conditions that pods waited for: success, failure, timeout, error.",
+    ),
+    Metric(
+        "scheduler_dra_bindingconditions_wait_duration_seconds",
+        ("profile", "driver", "status"),
+        ALPHA,
+        "Time that the binding of a pod waited for its devices.",
+        exponential(0.1, 2, 14),
+    ),
+    Metric(
         "scheduler_podgroup_schedule_attempts_total",
         ("result", "profile"),
         ALPHA,

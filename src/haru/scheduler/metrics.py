@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from haru.engine.framework import MetricsRecorder
 from haru.exposition import CounterOf, GaugeOf, HistogramOf
+from haru.kube.meta import Obj
 from haru.scheduler.coexistence.metrics import CoexistenceMetrics
 from haru.scheduler.metric_table import METRICS
 
@@ -104,6 +105,14 @@ class SchedulerMetrics:
         self.observe("pod_scheduling_sli_duration_seconds", waited, label)
         if flushed:
             self.count("pod_scheduled_after_flush")
+
+    def devices_awaited(self, profile: str, status: str, seconds: float, results: Sequence[Obj]) -> None:
+        """Count the devices that a pod waited for: success, failure, timeout or error."""
+        for result in results:
+            labels = profile, result["driver"], status
+            self.observe("dra_bindingconditions_wait_duration_seconds", seconds, *labels)
+            if result.get("bindingConditions"):
+                self.count("dra_bindingconditions_allocations", *labels)
 
     def api_call(self, call_type: str, result: str, seconds: float) -> None:
         """Count a write that ran beside the scheduling cycles."""

@@ -350,6 +350,12 @@ class SchedulingCycle:
             self.status.bound(pod.obj, member.node or "")
         metrics.extension_point("PostBind", "Success", attempt.profile, self._state.config.monotonic() - began)
 
+    def devices_awaited(self, member: MemberDecision) -> None:
+        """Report that a member's binding waits for its devices."""
+        pod = self._state.cluster.now.pods.get(member.pod.path)
+        if pod is not None and pod.key.uid == member.pod.uid:
+            self.status.awaits_devices(pod.obj, member.node or "")
+
     def members_returned(self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]) -> None:
         """Put members that lost their place back into the queue, with a backoff whatever happens meanwhile."""
         now = self._state.config.monotonic()

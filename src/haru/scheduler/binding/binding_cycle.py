@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import NoneType
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -95,6 +96,9 @@ class DecisionWriter(Protocol):
 
     def member_bound(self, binding_task: BindingTask, member: MemberDecision) -> None:
         """A member has its node."""
+
+    def devices_awaited(self, member: MemberDecision) -> None:
+        """A member's devices may not be ready yet."""
 
     def members_returned(self, binding_task: BindingTask, failures: Mapping[PodKey, Exception]) -> None:
         """These members have no place any more; nothing of theirs is assumed or stored but what the text says."""
@@ -269,7 +273,10 @@ class BindingCycle:
         needed = binding_task.minimum - len(self._certain(binding_task)) if binding_task.is_gang else 0
         spare = len(held) - needed if needed > 0 else len(claims)
         waiting = [m for m in held if m.pod in claims]
-        return await conditions.wait(waiting, claims, binding_task.device_timeout, spare)
+        for member in waiting:
+            self._sender.devices_awaited(member)
+        measure = partial(self._metrics.devices_awaited, binding_task.attempt.profile)
+        return await conditions.wait(waiting, claims, binding_task.device_timeout, spare, measure)
 
     def _reserved_before(self, binding_task: BindingTask, member: MemberDecision) -> Sequence[str]:
         """The claims of a member of which the decision says nothing: an earlier one has reserved them for it."""

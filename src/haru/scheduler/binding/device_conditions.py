@@ -24,6 +24,18 @@ _LONGEST_PAUSE: Final = 1.0
 _IDENTITY: Final = ("driver", "pool", "device", "shareID")
 
 
+Measure = Callable[[str, float, Sequence[Obj]], None]
+"""Takes in how the waiting of a pod ended (`success`, `failure`, `timeout`, `error`), its seconds and the devices."""
+
+
+class _NotReady(BindingError):
+    """Devices will not be ready."""
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class DeviceConditions:
     """Wait for the conditions of the devices of pods, as the claims' watch tells of them."""
 
@@ -44,24 +56,45 @@ class DeviceConditions:
         return found + [path for path in joined if has_conditions(_allocation(self._objects.get(CLAIMS, path)))]
 
     async def wait(
-        self, members: Sequence[MemberDecision], claims: Mapping[PodKey, Sequence[str]], timeout: float, spare: int
+        self,
+        members: Sequence[MemberDecision],
+        claims: Mapping[PodKey, Sequence[str]],
+        timeout: float,
+        spare: int,
+        measure: Measure,
     ) -> dict[PodKey, Exception]:
         """Return the members whose devices do not become ready; after more than `spare` nobody is waited for."""
 
         async def ready(member: MemberDecision) -> None:
-            deadline, pause = self._monotonic() + timeout, _FIRST_PAUSE
-            while not self._are_ready(claims[member.pod]):
-                self._check_pod(member)
-                left = deadline - self._monotonic()
-                if left <= 0:
-                    raise BindingError(f"device binding timeout: claim={claims[member.pod][0].rpartition('/')[2]}")
-                await self._sleep(min(pause, left))
-                pause = min(2 * pause, _LONGEST_PAUSE)
+            began, status, results = self._monotonic(), "error", self._results(claims[member.pod])
+            try:
+                await self._until_ready(member, claims[member.pod], began + timeout)
+                status = "success"
+            except _NotReady as error:
+                status = error.status
+                raise
+            finally:
+                measure(status, self._monotonic() - began, results)
 
         failures = await for_each(members, ready, spare, "too few siblings have devices that are ready")
         return {
             pod: BindingError(f'running PreBind plugin "DynamicResources": {error}') for pod, error in failures.items()
         }
+
+    async def _until_ready(self, member: MemberDecision, paths: Sequence[str], deadline: float) -> None:
+        pause = _FIRST_PAUSE
+        while not self._are_ready(paths):
+            self._check_pod(member)
+            left = deadline - self._monotonic()
+            if left <= 0:
+                raise _NotReady("timeout", f"device binding timeout: claim={paths[0].rpartition('/')[2]}")
+            await self._sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _results(self, paths: Sequence[str]) -> list[Obj]:
+        """The devices of claims."""
+        allocations = [_allocation(self._objects.get(CLAIMS, path)) or {} for path in paths]
+        return [result for one in allocations for result in (one.get("devices") or {}).get("results") or ()]
 
     def _check_pod(self, member: MemberDecision) -> None:
         pod = self._objects.get(PODS, member.pod.path)
@@ -105,7 +138,7 @@ def _is_met(claim: Obj, result: Obj, conditions: Sequence[Obj]) -> bool:
         if name in told:
             reason, message = told[name].get("reason", ""), told[name].get("message", "")
             text = f'claim={name_of(claim)}, reason={reason}, message="{message}"'
-            raise BindingError(f"device binding failed: {text}")
+            raise _NotReady("failure", f"device binding failed: {text}")
     return all(name in told for name in result["bindingConditions"])
 
 

@@ -183,6 +183,13 @@ class StatusWriter:
         text = f"Successfully assigned {path_of(pod)} to {node}"
         self._recorder.event(pod, "Normal", "Scheduled", text, action="Binding", component=_scheduler_of(pod))
 
+    def awaits_devices(self, pod: Obj, node: str) -> None:
+        """Tell that a pod is bound once its devices are ready for its node."""
+        text = f"waiting for binding conditions for device on node {node}"
+        self._recorder.event(
+            pod, "Normal", "BindingConditionsPending", text, action="Scheduling", component=_scheduler_of(pod)
+        )
+
     def group(self, kind: Kind, group: Obj, status: str, reason: str, message: str) -> None:
         """`PodGroupScheduled`; once it is to become True nothing else is told."""
 
