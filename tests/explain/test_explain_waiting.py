@@ -6,7 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from engine_objects import Obj, device_class, member_with_claim, node, pod, pod_group, resource_slice
+from engine_objects import (
+    Obj,
+    allocated,
+    allocation,
+    claim,
+    device_class,
+    member_with_claim,
+    node,
+    pod,
+    pod_group,
+    resource_slice,
+)
 
 from haru.engine import SchedulerCache
 from haru.engine.backfill import BackfillReservation
@@ -88,3 +99,25 @@ def test_pending_claim_waits_for_pod_that_holds_devices() -> None:
     }
     answer = told(device_class(), node("a"), resource_slice("a", 1), user, held, waits, claim)
     assert to_json(answer)["startsAfter"] == {"pods": ["default/user"], "until": "2026-01-01T00:10:00Z"}
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_pod_whose_devices_are_not_ready_waits_for_their_driver(ready: bool) -> None:
+    waits = pod("p", claims=["c"])
+    held = allocated(claim("c"), allocation("n1", "d0"), waits)
+    (result,) = held["status"]["allocation"]["devices"]["results"]
+    result["bindingConditions"] = ["attached", "cooled"]
+    device = {name: result[name] for name in ("driver", "pool", "device")}
+    conditions = [{"type": "attached", "status": str(ready)}, {"type": "cooled", "status": "True"}]
+    held["status"]["devices"] = [{**device, "conditions": conditions}]
+    answer = told(node("n1"), device_class(), resource_slice("n1", 1), held, waits)
+    assert (answer.verdict, [reason.type for reason in answer.reasons]) == (
+        "Starting",
+        ["Waiting" if ready else "DevicesNotReady"],
+    )
+    if not ready:
+        says = f"driver {device['driver']} has said that attached is true of device {device['pool']}/d0"
+        assert answer.summary == f"its devices are allocated; it is bound once {says}"
+        assert to_json(answer)["reasons"][0]["devices"] == [
+            {"claim": "default/c", "node": "n1", **device, "missing": ["attached"]}
+        ]

@@ -78,6 +78,7 @@ ReasonType = Literal[
     "Running",
     "Starting",
     "Waiting",
+    "DevicesNotReady",
     "Completed",
     "Failed",
     "Terminating",

@@ -16,6 +16,7 @@ from haru.engine.preemption import DisruptionUnit as Candidate
 from haru.engine.preemption import Preemptor, ReprieveOrder, Search, node_sets, with_nominated_pods
 from haru.engine.state import Diagnosis, PodInfo, time_text
 from haru.explain import hypothesis
+from haru.explain.diagnosis.device_conditions import devices_not_ready
 from haru.explain.diagnosis.pod_affinity import affinity_targets, missing_targets, without_missing_targets
 from haru.explain.diagnosis.schedulers import DEFAULT_SCHEDULER, unknown_scheduler
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
@@ -138,7 +139,9 @@ def _judged(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> JudgedV
     """What a scheduler would make of it."""
     decision = work.decide(snapshot, options)
     if decision.status == "scheduled":
-        waiting = Reason("Waiting", f"a place is free for it: {_scheduler(snapshot, work)} in its next attempt")
+        waiting = devices_not_ready(snapshot, work.pending(snapshot)) or Reason(
+            "Waiting", f"a place is free for it: {_scheduler(snapshot, work)} in its next attempt"
+        )
         left = [r for m in decision.members if m.status != "scheduled" for r in m.reasons]
         return JudgedVerdict("Starting", (waiting, *distinct(left)), placed=True)
     fit = next((int(r.data["fit"]) for r in decision.reasons if r.type == "Quorum"), 0)

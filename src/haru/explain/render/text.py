@@ -27,6 +27,7 @@ _TOLD_ABOVE = frozenset(
         "ClaimMissing",
         "ClaimDeleting",
         "Waiting",
+        "DevicesNotReady",
         "Running",
         "Starting",
         "Completed",

@@ -9,10 +9,11 @@ Source: kube-scheduler 1.36's PreBind of DynamicResources, as behaviour.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from haru.engine.state import MemberDecision, PodKey
+from haru.kube.binding_conditions import conditional, conditions_told
 from haru.kube.meta import Obj, name_of, uid_of
 from haru.scheduler.binding.claim_updates import BindingError
 from haru.scheduler.binding.member_waits import for_each
@@ -21,7 +22,6 @@ from haru.scheduler.shared import WatchedObjects
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
-_IDENTITY: Final = ("driver", "pool", "device", "shareID")
 
 
 Measure = Callable[[str, float, Sequence[Obj]], None]
@@ -111,8 +111,7 @@ class DeviceConditions:
         allocation = _allocation(claim)
         if claim is None or allocation is None:
             raise BindingError(f"claim {path} got deallocated elsewhere in the meantime")
-        told = {_identity(one): one.get("conditions") or () for one in claim["status"].get("devices") or ()}
-        found = [_is_met(claim, result, told.get(_identity(result), ())) for result in _conditional(allocation)]
+        found = [_is_met(claim, result, told) for result, told in conditions_told(claim)]
         return all(found)
 
 
@@ -123,17 +122,10 @@ def awaits_devices(member: MemberDecision) -> bool:
 
 def has_conditions(allocation: Obj | None) -> bool:
     """Tell whether an allocation has devices that are not ready at once."""
-    return allocation is not None and any(True for _ in _conditional(allocation))
+    return any(True for _ in conditional(allocation))
 
 
-def _conditional(allocation: Obj) -> Iterator[Obj]:
-    for result in (allocation.get("devices") or {}).get("results") or ():
-        if result.get("bindingConditions"):
-            yield result
-
-
-def _is_met(claim: Obj, result: Obj, conditions: Sequence[Obj]) -> bool:
-    told = {one["type"]: one for one in conditions if one.get("status") == "True"}
+def _is_met(claim: Obj, result: Obj, told: Mapping[str, Obj]) -> bool:
     for name in result.get("bindingFailureConditions") or ():
         if name in told:
             reason, message = told[name].get("reason", ""), told[name].get("message", "")
@@ -144,7 +136,3 @@ def _is_met(claim: Obj, result: Obj, conditions: Sequence[Obj]) -> bool:
 
 def _allocation(claim: Obj | None) -> Obj | None:
     return ((claim or {}).get("status") or {}).get("allocation")
-
-
-def _identity(device: Obj) -> tuple[str, ...]:
-    return tuple([device.get(name) or "" for name in _IDENTITY])

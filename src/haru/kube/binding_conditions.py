@@ -1,0 +1,33 @@
+"""What drivers have said of allocated devices that are not ready at once (KEP-5007). Pure.
+
+Source: `bindingConditions` of allocation results, and the conditions of `status.devices` of a ResourceClaim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from haru.kube.meta import Obj
+
+_IDENTITY: Final = ("driver", "pool", "device", "shareID")
+
+
+def conditional(allocation: Obj | None) -> Iterator[Obj]:
+    """The devices of an allocation that have binding conditions."""
+    for result in ((allocation or {}).get("devices") or {}).get("results") or ():
+        if result.get("bindingConditions"):
+            yield result
+
+
+def conditions_told(claim: Obj) -> Iterator[tuple[Obj, dict[str, Obj]]]:
+    """Each device of a claim that has binding conditions, with the conditions that are true of it, by type."""
+    status = claim.get("status") or {}
+    told = {_identity(one): one.get("conditions") or () for one in status.get("devices") or ()}
+    for result in conditional(status.get("allocation")):
+        known = told.get(_identity(result), ())
+        yield result, {one["type"]: one for one in known if one.get("status") == "True"}
+
+
+def _identity(device: Obj) -> tuple[str, ...]:
+    return tuple([device.get(name) or "" for name in _IDENTITY])
