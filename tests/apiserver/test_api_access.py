@@ -232,7 +232,10 @@ async def test_role_beyond_own_permissions_is_not_relabelled_but_let_go(api: Cal
     labelled = {**role, "metadata": {**role["metadata"], "labels": {"a": "b"}}}
     answer = await jane("PUT", f"{roles}/r", labelled)
     assert answer.status == 403 and "not currently held" in answer.json["message"]
-    assert (await jane("PUT", f"{roles}/r", {**role, "metadata": {"name": "r"}})).status == 200
+    unversioned = {**role, "metadata": {**role["metadata"], "resourceVersion": ""}}
+    assert (await jane("PUT", f"{roles}/r", unversioned)).status == 403
+    free = {**role, "metadata": {**role["metadata"], "finalizers": []}}
+    assert (await jane("PUT", f"{roles}/r", free)).status == 200
 
 
 async def test_right_to_escalate_some_roles_is_none_to_create_them(api: Caller) -> None:
@@ -257,7 +260,10 @@ async def test_binding_of_more_than_own_permissions_is_not_relabelled_but_let_go
     labelled = {**binding, "metadata": {**binding["metadata"], "labels": {"a": "b"}}}
     answer = await jane("PUT", f"{bindings}/b", labelled)
     assert answer.status == 403 and "not currently held" in answer.json["message"]
-    assert (await jane("PUT", f"{bindings}/b", {**binding, "metadata": {"name": "b"}})).status == 200
+    unversioned = {**binding, "metadata": {**binding["metadata"], "resourceVersion": ""}}
+    assert (await jane("PUT", f"{bindings}/b", unversioned)).status == 403
+    free = {**binding, "metadata": {**binding["metadata"], "finalizers": []}}
+    assert (await jane("PUT", f"{bindings}/b", free)).status == 200
 
 
 async def test_aggregated_role_needs_all_permissions(api: Caller) -> None:

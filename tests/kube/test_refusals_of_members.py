@@ -119,3 +119,24 @@ def test_topologies_of_a_storage_class_are_judged_in_an_update() -> None:
 def test_search_path_is_told_without_its_final_dot() -> None:
     (found,) = problems(pod(dnsConfig={"searches": ["A b."]}))
     assert 'spec.dnsConfig.searches[0]: Invalid value: "A b": a lowercase' in found
+
+
+@pytest.mark.parametrize(
+    ("capacity", "told"),
+    [
+        (
+            {"storage": "-1"},
+            [
+                "spec.capacity[storage]: Invalid value: -1: must be a valid resource quantity",
+                'spec.capacity[storage]: Invalid value: "-1": must be greater than zero',
+            ],
+        ),
+        (
+            {"x.y/z": "1m"},
+            ['spec.capacity: Unsupported value: {"x.y/z":"1m"}: supported values: "storage"'],
+        ),
+    ],
+)
+def test_capacity_of_a_volume_is_refused_as_in_kubernetes(capacity: Obj, told: list[str]) -> None:
+    spec = {"capacity": capacity, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/a"}}
+    assert problems({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": spec}) == told

@@ -227,6 +227,7 @@ async def change(
             wanted = own(wanted)
             drop_repeated_owners(call, wanted["metadata"])
         check_preconditions(call, wanted, live)
+        call.given = wanted["metadata"]
         pinned = bool(named_version(wanted["metadata"]))
         owned = applied
         if call.chain is not None:

@@ -42,6 +42,8 @@ class Call:
     """The webhooks and policies to call; None without any, and for the server's own writes."""
     together: list[Put] = field(default_factory=list)
     """Other keys to write in the same transaction as the object."""
+    given: Obj = field(default_factory=dict)
+    """The metadata of an update as its writer gave them, before the server adds what only it sets."""
     findings: list[FieldError] = field(default_factory=list)
     """What admission has found that is told together with what validation finds."""
 

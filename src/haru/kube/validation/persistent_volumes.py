@@ -8,6 +8,7 @@ from posixpath import normpath
 from haru.kube.equality import same_members
 from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
 from haru.kube.meta import Obj
+from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.validation.common import (
     driver_name,
     immutable,
@@ -18,7 +19,6 @@ from haru.kube.validation.common import (
     required_subdomain,
     subdomain,
 )
-from haru.kube.validation.resources import quantity
 from haru.kube.validation.selectors import validate_node_selector
 from haru.kube.validation.volume_claim_specs import ACCESS_MODES, VOLUME_MODES
 from haru.kube.validation.volume_plugins import OF_WHICH_FORM, missing, secret_name, validate_plugin_source
@@ -107,10 +107,11 @@ def _capacity(capacity: Obj) -> list[FieldError]:
         found.append(not_supported("spec.capacity", capacity, ("storage",)))
     for name, value in capacity.items():
         place = f"spec.capacity[{name}]"
-        amount, wrong = quantity(place, name, value)
-        found += wrong
-        if wrong or not amount:
-            found.append(invalid(place, str(value), "must be greater than zero"))
+        amount = parse_quantity(value)
+        if amount.value() < 0:
+            found.append(invalid(place, amount.value(), "must be a valid resource quantity"))
+        if amount <= Quantity(0):
+            found.append(invalid(place, str(amount), "must be greater than zero"))
     return found
 
 
