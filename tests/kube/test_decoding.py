@@ -289,9 +289,19 @@ def test_json_schema_or_bool_is_decoded_as_schema() -> None:
     assert decoded_schema({"items": [{"type": "string", "x": 1}]}) == ({"items": [{"type": "string"}]}, [])
 
 
+def test_whole_numbers_in_a_schema_are_written_without_a_point() -> None:
+    inner = {"type": "object", "default": {"a": [1e3, 0.5]}, "enum": [2.0], "maximum": 3.0, "minimum": 0.5}
+    read = {"type": "object", "default": {"a": [1000, 0.5]}, "enum": [2], "maximum": 3, "minimum": 0.5}
+    for given in ({"properties": {"a": inner}}, {"additionalProperties": inner}, {"items": inner}):
+        schema, unknown = decoded_schema(given)
+        (found,) = schema.values()
+        assert repr(found.get("a", found)) == repr(read) and not unknown
+
+
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
+        ({"maximum": "a"}, "cannot unmarshal string into Go struct field JSONSchemaProps"),
         ({"items": {"properties": {"a": 1.5}}}, "cannot unmarshal number"),
         ({"items": {"items": {"type": []}}}, "cannot unmarshal array"),
         ({"additionalProperties": 5}, "boolean or JSON schema expected"),

@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import Any
 
 from haru.kube.errors import StatusError, bad_request_error
+from haru.kube.go_values import without_fractions
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.quantity import are_thousandths, canonical_quantity, in_thousandths, parse_quantity
@@ -161,6 +162,11 @@ def _is_rounded(quantities: Any) -> bool:
     return type(quantities) is dict and all(map(_is_quantity, quantities.values())) and are_thousandths(quantities)
 
 
+def _is_without_fractions(value: Any) -> bool:
+    """Whether the JSON in a schema is as 1.36 keeps it: read into values, and written again."""
+    return value is not None and without_fractions(value) is value
+
+
 def _is_resource_list(field: Field, of: MessageType) -> bool:
     return field.type == "quantity" and field.container == "map" and of.name.startswith("io.k8s.api.core.")
 
@@ -186,7 +192,7 @@ _CHECKS: dict[str, Check] = {
     "bool": lambda v: v is True or v is False,
     "int32": lambda v: type(v) is int and v in _INT32,
     "int64": lambda v: type(v) is int and v in _INT64,
-    "double": lambda v: type(v) is float or type(v) is int,
+    "double": lambda v: type(v) is int or (type(v) is float and not v.is_integer()),
     "bytes": _is_bytes,
     "quantity": _is_quantity,
     "intOrString": lambda v: type(v) is str or (type(v) is int and v in _INT32),
@@ -214,7 +220,8 @@ class _Checker:
         if target.name == SCHEMA_OF_JSON:
             boolean_or_schema: Check = lambda value: type(value) is bool or self(value)  # noqa: E731
             others = dict.fromkeys(("additionalItems", "additionalProperties"), boolean_or_schema)
-            self._fields |= {"items": self, **others}
+            values = dict.fromkeys(("default", "enum", "example"), _is_without_fractions)
+            self._fields |= {"items": self, **others, **values}
         self._parts = {name: check for name, check in self._fields.items() if isinstance(check, _Checker)}
 
     def __call__(self, value: Any) -> bool:
@@ -294,9 +301,11 @@ class Walk:
                     if inner is None:
                         continue
                 found = self.field(inner, field, inner_path, inner_go, target.short_name)
-                pruned[name] = (
-                    in_thousandths(found) if found is not None and _is_resource_list(field, target) else found
-                )
+                if target.name == SCHEMA_OF_JSON:
+                    found = without_fractions(found)
+                elif found is not None and _is_resource_list(field, target):
+                    found = in_thousandths(found)
+                pruned[name] = found
         return pruned
 
     def field(self, value: Any, field: Field, path: str, go_path: str, owner: str) -> Any:
@@ -369,6 +378,12 @@ def _mismatch(value: Any, go_type: str, owner: str | None, go_path: str) -> Type
     return TypeMismatchError(f"json: cannot unmarshal {seen} into {where} of type {go_type}")
 
 
+def _double(value: Any, owner: str, go_path: str) -> Any:
+    if type(value) is not float:
+        raise _mismatch(value, "float64", owner, go_path)
+    return without_fractions(value)
+
+
 def _quantity(value: Any, owner: str, go_path: str) -> Any:
     text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
     try:
@@ -431,6 +446,7 @@ def _time_problem(value: str, steps: tuple[tuple[str, str], ...]) -> str:
 
 
 _CONVERSIONS: dict[str, Callable[[Any, str, str], Any]] = {
+    "double": _double,
     "quantity": _quantity,
     "bytes": _bytes,
     "time": _time,

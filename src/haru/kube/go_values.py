@@ -159,3 +159,20 @@ def go_duration(ns: int) -> str:
     decimals = f".{fraction:09d}".rstrip("0") if fraction else ""
     larger = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
     return f"{'-' if ns < 0 else ''}{larger}{seconds}{decimals}s"
+
+
+_SHORT = 1e21
+"""From here on Go writes a whole number with an exponent."""
+
+
+def without_fractions(value: Any) -> Any:
+    """The value with whole numbers as integers (`1e3` is 1000), which is how 1.36 writes them; itself where none is."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < _SHORT else value
+    if isinstance(value, dict):
+        made = {name: without_fractions(inner) for name, inner in value.items()}
+        return made if any(made[name] is not inner for name, inner in value.items()) else value
+    if isinstance(value, list):
+        items = [without_fractions(inner) for inner in value]
+        return items if any(one is not inner for one, inner in zip(items, value, strict=True)) else value
+    return value

@@ -14,7 +14,6 @@ from haru.kube.custom.structural import Structural
 from haru.kube.decoding import embedded_metadata
 from haru.kube.meta import Obj
 
-_SHORT = 1e21
 """From here on Go writes numbers with an exponent."""
 TYPE_META = ("apiVersion", "kind", "metadata")
 
@@ -114,16 +113,3 @@ def _default_members(value: Obj, schema: Structural, keep_nulls: bool) -> Obj:
             del found[name]
     same = len(found) == len(value) and all(name in value and found[name] is value[name] for name in found)
     return value if same else found
-
-
-def without_fractions(value: Any) -> Any:
-    """The value with whole numbers as integers (`1e3` is 1000), which is how 1.36 writes them; itself where none is."""
-    if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < _SHORT else value
-    if isinstance(value, dict):
-        made = {name: without_fractions(inner) for name, inner in value.items()}
-        return made if any(made[name] is not inner for name, inner in value.items()) else value
-    if isinstance(value, list):
-        items = [without_fractions(inner) for inner in value]
-        return items if any(one is not inner for one, inner in zip(items, value, strict=True)) else value
-    return value

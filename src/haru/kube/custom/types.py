@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from haru.kube.custom.merging import root_declared, root_shape
-from haru.kube.custom.shaping import defaulted, pruned, without_fractions
+from haru.kube.custom.shaping import defaulted, pruned
 from haru.kube.custom.structural import ANYTHING, Structural, parse
 from haru.kube.decoding import TypeMismatchError, cannot_handle, decode_metadata
 from haru.kube.errors import bad_request_error
+from haru.kube.go_values import without_fractions
 from haru.kube.json_path import JsonPathError, compile_path
 from haru.kube.kinds import STANDARD_VERBS, Kind
 from haru.kube.meta import Obj
