@@ -188,6 +188,30 @@ async def test_count_of_another_type_has_no_scale(api: Caller) -> None:
     assert (answer.status, answer.json["message"]) == (500, "Internal error occurred: .spec.items is no whole number")
 
 
+async def test_apply_of_a_status_owns_no_metadata(api: Caller) -> None:
+    await define(api)
+    made = await api.create(TRAININGS, training())
+    body = training() | {"metadata": {"name": "t", "labels": {"a": "b"}, "finalizers": ["a.b/c"]}}
+    nothing = await api("PATCH", f"{TRAININGS}/t/status?fieldManager=a", body, type=APPLY)
+    assert (nothing.status, nothing.json) == (200, made)
+    body["status"] = {"phase": "Up"}
+    for manager in ("a", "b"):
+        answer = await api("PATCH", f"{TRAININGS}/t/status?fieldManager={manager}", body, type=APPLY)
+        (owned,) = [one for one in answer.json["metadata"]["managedFields"] if one["manager"] == manager]
+        assert owned["fieldsV1"] == {"f:status": {"f:phase": {}}} and "labels" not in answer.json["metadata"]
+
+
+async def test_count_that_the_schema_does_not_know_is_not_kept(api: Caller) -> None:
+    paths = {"specReplicasPath": ".spec.unknown", "statusReplicasPath": ".status.replicas"}
+    await define(api, definition(version(subresources={"scale": paths})))
+    made = await api.create(TRAININGS, training())
+    answer = await api("PATCH", f"{TRAININGS}/t/scale", {"spec": {"replicas": 1}}, type=MERGE)
+    assert (answer.status, answer.json["spec"]) == (200, {})
+    assert (await api("GET", f"{TRAININGS}/t/scale")).status == 500
+    kept = (await api("GET", f"{TRAININGS}/t")).json
+    assert (kept["spec"], kept["metadata"]["managedFields"]) == (made["spec"], made["metadata"]["managedFields"])
+
+
 async def test_apply_that_creates_does_not_look_at_the_status(api: Caller) -> None:
     await define(api)
     body = training() | {"status": {"phase": None, "replicas": None}}

@@ -144,7 +144,7 @@ def also_reset(kind: Kind, subresource: str) -> tuple[str, ...]:
     """What a write to the (sub)resource does not set beyond what is so for most kinds, as paths."""
     found = _ALSO_RESET.get((kind.group, kind.kind, subresource), ())
     alone = subresource == "status" and ("status-alone" in _rules_of(kind) or kind.group == definitions.GROUP)
-    return (*found, "metadata") if alone and kind.custom is None else found
+    return (*found, "metadata") if alone else found
 
 
 _SIGNING = ("certificates.k8s.io", "CertificateSigningRequest")

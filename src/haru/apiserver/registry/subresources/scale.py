@@ -16,6 +16,7 @@ from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response
 from haru.kube import printers
+from haru.kube.custom.shaping import pruned
 from haru.kube.errors import bad_request_error, internal_error, invalid, invalid_error
 from haru.kube.kinds import Kind, by_kind
 from haru.kube.meta import Obj, value_at
@@ -170,9 +171,11 @@ async def _apply(call: Call, applied: Obj) -> Response:
 
 
 async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
+    kind = call.resource.kind
+
     async def make(live: Obj) -> Obj:
-        before = scale_of(live, call.resource.kind)
-        if not _has_count(live, call.resource.kind):
+        before = scale_of(live, kind)
+        if not _has_count(live, kind):
             before["spec"]["replicas"] = _UNSET
         scale = make_scale(before)
         check_identity(call, scale)
@@ -184,7 +187,9 @@ async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
         metadata["resourceVersion"] = given.get("resourceVersion") or ""
         if given.get("uid"):
             metadata["uid"] = given["uid"]
-        return _with_replicas({**live, "metadata": metadata}, call.resource.kind, replicas)
+        written = _with_replicas({**live, "metadata": metadata}, kind, replicas)
+        # A definition may say that the count lies where its schema knows nothing: nothing is kept there.
+        return pruned(written, kind.custom.schema)[0] if kind.custom is not None else written
 
     async def prepare(inner: Call, wanted: Obj, live: Obj) -> Obj:
         restored = {**wanted, "metadata": keep_server_metadata(inner, wanted, live)}
