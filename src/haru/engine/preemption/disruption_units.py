@@ -133,7 +133,7 @@ def units_below(
     """
     found: list[DisruptionUnit] = []
     seen: set[GroupKey] = set()
-    for pod, own, whole in with_priorities(snapshot, pods, groups=groups):
+    for pod, own, whole in with_priorities(snapshot.pod_groups, pods, groups=groups):
         if own >= priority:
             continue
         if not whole:
@@ -146,7 +146,7 @@ def units_below(
 
 
 def with_priorities(
-    snapshot: Snapshot, pods: Iterable[PodInfo], *, groups: bool
+    pod_groups: Mapping[str, Obj], pods: Iterable[PodInfo], *, groups: bool
 ) -> Iterator[tuple[PodInfo, int, bool]]:
     """Yield pods with the priorities of their units, and whether such a unit is the whole PodGroup."""
     known: dict[GroupKey, tuple[int, bool] | None] = {}
@@ -154,14 +154,13 @@ def with_priorities(
         mode, key = None, pod.group if groups else None
         if key is not None:
             if key not in known:
-                known[key] = _disruption(snapshot, key)
+                known[key] = _disruption(pod_groups.get(key.path))
             mode = known[key]
         yield (pod, pod.priority, False) if mode is None else (pod, *mode)
 
 
-def _disruption(snapshot: Snapshot, key: GroupKey) -> tuple[int, bool] | None:
+def _disruption(group: Obj | None) -> tuple[int, bool] | None:
     """Return a group's priority, and whether it is disrupted as a whole; None without such a PodGroup."""
-    group = snapshot.pod_group(key)
     if group is None:
         return None
     spec = group.get("spec") or {}
@@ -170,7 +169,7 @@ def _disruption(snapshot: Snapshot, key: GroupKey) -> tuple[int, bool] | None:
 
 def whole_unit(snapshot: Snapshot, key: GroupKey) -> DisruptionUnit | None:
     """Return the unit of a group whose pods are evicted together or not at all; None for any other group."""
-    found = _disruption(snapshot, key)
+    found = _disruption(snapshot.pod_group(key))
     unit = _whole(snapshot, key, found[0]) if found is not None and found[1] else None
     return unit if unit is not None and unit.pods else None
 

@@ -56,10 +56,9 @@ class NodeCandidates:
 
     def nodes_with_units(self, names: Sequence[str]) -> Sequence[str]:
         """Return those of some nodes on which the pod may evict something, if these are few; else all of them."""
-        units = self._index.below(self._priority)
-        if len(units) > len(names) // _FEW:
+        if self._index.has_more_below(self._priority, len(names) // _FEW):
             return names
-        known = {node for unit in units for node in unit.nodes}
+        known = {node for unit in self._index.below(self._priority) for node in unit.nodes}
         return [name for name in names if name in known] if known else ()
 
     def has_units(self, node: str) -> bool:
