@@ -91,6 +91,9 @@ async def test_conflict_about_a_scale_tells_the_version_of_scales(api: Caller) -
     answer = await api("PATCH", f"{path}/d/scale?fieldManager=two", scale, type=APPLY)
     assert answer.status == 409
     assert 'conflict with "one" with subresource "scale" using autoscaling/v1: .spec.replicas' in answer.json["message"]
+    negative = {**scale, "spec": {"replicas": -1}}
+    assert (await api("PATCH", f"{path}/d/scale?fieldManager=two", negative, type=APPLY)).status == 409
+    assert (await api("PATCH", f"{path}/d/scale?fieldManager=two&force=1", negative, type=APPLY)).status == 422
 
 
 async def test_finalizing_a_namespace_writes_its_metadata(api: Caller) -> None:

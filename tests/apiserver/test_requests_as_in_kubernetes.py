@@ -164,6 +164,11 @@ async def test_events_of_both_groups_are_refused_as_those_of_the_core(api: Calle
     answer = await api("POST", "/apis/events.k8s.io/v1/namespaces/default/events", {"metadata": {"name": "a"}})
     assert answer.json["message"].startswith('Event "a" is invalid: ')
     assert "group" not in answer.json["details"]
+    event = {"metadata": {"name": "a"}, "involvedObject": {"kind": "Pod", "namespace": "default"}}
+    await api.create("/api/v1/namespaces/default/events", event)
+    path = "/apis/events.k8s.io/v1/namespaces/default/events/a"
+    answer = await api("DELETE", path, {"preconditions": {"uid": "x"}})
+    assert (answer.status, answer.json["details"]["kind"]) == (409, "Event") and "group" not in answer.json["details"]
 
 
 async def test_account_names_its_secrets_and_says_nothing_else_of_them(api: Caller) -> None:

@@ -237,3 +237,19 @@ def test_initial_status_has_all_required_fields(kind: Kind) -> None:
     if kind.plural != "resourcepoolstatusrequests":
         fields = message_type(type_of(kind).fields["status"].type).fields
         assert {name for name, field in fields.items() if field.required} <= (status or {}).keys()
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "kept"),
+    [
+        ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", {"labels"}),
+        ("apiregistration.k8s.io/v1", "APIService", {"labels", "generateName", "deletionTimestamp"}),
+        ("networking.k8s.io/v1", "ServiceCIDR", {"labels", "generateName"}),
+    ],
+)
+def test_write_to_a_status_leaves_metadata_as_the_kind_does(version: str, kind: str, kept: set[str]) -> None:
+    old = {"apiVersion": version, "kind": kind, "metadata": {"name": "a", "labels": {"a": "b"}}}
+    more = {"labels": {"x": "y"}, "generateName": "g", "deletionTimestamp": NOW, "managedFields": [{}]}
+    new = put(old, "metadata", {"name": "a", **more})
+    made = prepare_for_status_update(new, old, kind_of(old), ALL)["metadata"]
+    assert made.keys() == {"name", "managedFields", *kept} and made["labels"] == {"a": "b"}

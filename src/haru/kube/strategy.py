@@ -41,8 +41,13 @@ from haru.kube.signing_requests import with_condition_times, with_kept_answers
 _RESOURCE = "resource.k8s.io"
 # Metadata that a write to /status does not change.
 _METADATA = ("generation",)
-_ALL_METADATA = (*_METADATA, "deletionTimestamp", "labels", "annotations", "finalizers", "ownerReferences")
-_STATUS_KEEPS = {"Pod": (*_METADATA, "ownerReferences"), "Deployment": (*_METADATA, "labels")}
+_OF_USERS = ("labels", "annotations", "finalizers", "ownerReferences")
+_ALL_METADATA = (*_METADATA, "deletionTimestamp", *_OF_USERS)
+_STATUS_KEEPS = {
+    "Pod": (*_METADATA, "ownerReferences"),
+    "Deployment": (*_METADATA, "labels"),
+    "APIService": (*_METADATA, *_OF_USERS),
+}
 
 
 def prepare_for_create(obj: Obj, kind: Kind, gates: FeatureGates, now: str) -> Obj:
@@ -100,13 +105,7 @@ def prepare_for_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates, now:
 
 def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates, now: str = "") -> Obj:
     """A write to `/status`: everything but status comes from the stored object, and most of its metadata too."""
-    metadata = dict(new.get("metadata") or {})
-    before = old.get("metadata") or {}
-    for name in _ALL_METADATA if "status-alone" in _rules_of(kind) else _STATUS_KEEPS.get(kind.kind, _METADATA):
-        if name in before:
-            metadata[name] = before[name]
-        else:
-            metadata.pop(name, None)
+    metadata = _metadata_beside_status(new.get("metadata") or {}, old.get("metadata") or {}, kind)
     kept = {name: value for name, value in old.items() if name not in ("metadata", "status")}
     prepared = {**kept, "metadata": metadata}
     if "status" in new:
@@ -120,6 +119,21 @@ def prepare_for_status_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGate
     if (kind.group, kind.kind) == _SIGNING:
         prepared = with_condition_times(with_kept_answers(prepared, old), old, now)
     return drop_disabled_fields(prepared, old, kind, gates)
+
+
+def _metadata_beside_status(new: Obj, old: Obj, kind: Kind) -> Obj:
+    """The metadata after a write to `/status`; of some kinds all stay, of some a few names."""
+    rules = _rules_of(kind)
+    if "status-only" in rules:
+        return with_member(old, "managedFields", new.get("managedFields"))
+    metadata = dict(new)
+    kept = _STATUS_KEEPS.get(kind.kind) or (_ALL_METADATA if "status-alone" in rules else _METADATA)
+    for name in kept:
+        if name in old:
+            metadata[name] = old[name]
+        else:
+            metadata.pop(name, None)
+    return metadata
 
 
 def allows_unconditional_update(kind: Kind) -> bool:
@@ -189,7 +203,7 @@ _RULES = {("" if group == "core" else group, kind): rules for group, kind, *rule
 
 def _rules_of(kind: Kind) -> Sequence[str]:
     if kind.custom is not None:
-        return ("generation", "conditional", "status-alone")
+        return ("generation", "conditional", "status-alone", "status-only")
     return _RULES.get((kind.group, kind.kind), ())
 
 

@@ -178,7 +178,7 @@ def check_preconditions(call: Call, options: Options, obj: Obj) -> None:
             f"in record ({metadata['resourceVersion']}). The object might have been modified"
         )
     if why:
-        raise conflict_error(kind.group, kind.kind, call.name, why)
+        raise conflict_error(call.told_group, kind.kind, call.name, why)
 
 
 def _marked(call: Call, obj: Obj, options: Options) -> Obj:

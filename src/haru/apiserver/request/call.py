@@ -52,11 +52,15 @@ class Call:
         kind = self.resource.kind
         return not_found_error(kind.group, kind.plural, self.name)
 
+    @property
+    def told_group(self) -> str:
+        """The group that refusals name: 1.36 validates and deletes events of both groups as those of the core."""
+        group = self.resource.kind.group
+        return "" if group == "events.k8s.io" else group
+
     def invalid(self, name: str, errors: list[FieldError]) -> StatusError:
-        """422 with the findings of validation; 1.36 validates events of both groups as those of the core."""
-        kind = self.resource.kind
-        group = "" if kind.group == "events.k8s.io" else kind.group
-        return invalid_error(group, kind.kind, name, errors)
+        """422 with the findings of validation."""
+        return invalid_error(self.told_group, self.resource.kind.kind, name, errors)
 
     def taken_findings(self) -> list[FieldError]:
         """What admission has found until now, each once; nothing is left."""

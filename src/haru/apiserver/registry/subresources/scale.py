@@ -155,13 +155,13 @@ async def _apply(call: Call, applied: Obj) -> Response:
     given = {name: value for name, value in applied["metadata"].items() if name in _METADATA[:4]}
     workload: Obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": given}
     if "replicas" in (applied.get("spec") or {}):
-        workload = _with_replicas(workload, kind, _replicas(call, applied))
+        workload = _with_replicas(workload, kind, int(applied["spec"]["replicas"] or 0))
 
     async def make(live: Obj) -> Obj:
         merged = server_side_apply(live, workload, managed_write(call), force=call.request.flag("force"))
         if _at(merged, _paths(kind)["specReplicasPath"]) is None:
             merged = _with_replicas(merged, kind, 0 if kind.custom is None else _UNSET)
-            _replicas(call, scale_of(merged, kind))
+        _replicas(call, scale_of(merged, kind))  # whose count it is is told before whether it is one
         if call.chain is not None:
             scale = await call.chain.about_scale(call, scale_of(merged, kind), scale_of(live, kind))
             merged = _with_replicas(merged, kind, _replicas(call, scale))
