@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kube_cases import ALL, NOW, Obj, claim, controller, device, group, kind_of, pod, put, resource, slice_of
+from kube_cases import ALL, NOW, Obj, claim, controller, device, group, kind_of, pod, problems, put, resource, slice_of
 
 from haru.kube.json_form import json_form
 from haru.kube.kinds import Kind, all_kinds, known_kind
@@ -253,3 +253,15 @@ def test_write_to_a_status_leaves_metadata_as_the_kind_does(version: str, kind: 
     new = put(old, "metadata", {"name": "a", **more})
     made = prepare_for_status_update(new, old, kind_of(old), ALL)["metadata"]
     assert made.keys() == {"name", "managedFields", *kept} and made["labels"] == {"a": "b"}
+
+
+def test_labels_that_the_template_of_a_job_has_already_stay_to_be_refused() -> None:
+    job = controller("Job")
+    del job["spec"]["manualSelector"]
+    job["metadata"]["uid"] = "u-1"
+    job["spec"]["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": "other"}}
+    job["spec"]["template"]["metadata"]["labels"] = {"controller-uid": "other"}
+    made = created(job)
+    assert made["spec"]["template"]["metadata"]["labels"]["controller-uid"] == "other"
+    told = "\n".join(problems(made))
+    assert "must be 'u-1'" in told and "`selector` not auto-generated" in told

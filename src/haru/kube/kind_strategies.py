@@ -103,7 +103,7 @@ def with_namespace_finalizers(new: Obj, old: Obj) -> Obj:
 
 
 def generated_job(job: Obj) -> Obj:
-    """A job's selector and its pods' labels, unless the user keeps them by hand."""
+    """A job's selector and its pods' labels, unless the user keeps them by hand; what he gives stays, to be judged."""
     spec = job.get("spec") or {}
     if spec.get("manualSelector"):
         return job
@@ -111,14 +111,14 @@ def generated_job(job: Obj) -> Obj:
     uid, name = metadata.get("uid") or "", metadata.get("name") or ""
     template_metadata = template.get("metadata") or {}
     labels = {
-        **(template_metadata.get("labels") or {}),
         "batch.kubernetes.io/controller-uid": uid,
         "batch.kubernetes.io/job-name": name,
         "controller-uid": uid,
         "job-name": name,
+        **(template_metadata.get("labels") or {}),
     }
     selector = dict(spec.get("selector") or {})
-    wanted = {**(selector.get("matchLabels") or {}), "batch.kubernetes.io/controller-uid": uid}
+    wanted = {"batch.kubernetes.io/controller-uid": uid, **(selector.get("matchLabels") or {})}
     new_template = {**template, "metadata": {**template_metadata, "labels": labels}}
     new_spec = {**spec, "selector": {**selector, "matchLabels": wanted}, "template": new_template}
     own = metadata.get("labels")
