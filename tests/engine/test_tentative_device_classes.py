@@ -159,7 +159,11 @@ def test_class_with_tentative_allocations_is_that_of_the_devices_taken(seed: int
     for _ in range(rng.randint(1, 12)):
         tentative.step()
         name, now = rng.choice(NODES), tentative.allocated
+        by_devices = tentative.overlay.classified_by_devices(name)
         found = tentative.overlay.classified_node(name)
+        if by_devices is not None:
+            assert found is not None
+            assert by_devices.node_device_class is found.node_device_class and by_devices.views is found.views
         if found is not None:
             expected = by_looking(snapshot, now, name)
             assert expected is None or bits(found) == expected

@@ -95,7 +95,11 @@ class ClaimQuery:
         """Return what all nodes of a device class answer, if one has answered."""
         return self._by_device_class.get(node_device_class)
 
-    def counted_answer(self, one: ClassifiedNode) -> Answer | None:
+    def answer_without_search(self, one: ClassifiedNode) -> Answer | None:
+        """Return what all nodes of a device class answer, if one has answered or that is seen without a search."""
+        return self._by_device_class.get(one.node_device_class) or self._counted_answer(one)
+
+    def _counted_answer(self, one: ClassifiedNode) -> Answer | None:
         """Return what all nodes of a device class answer, if that is seen without a search; keep it."""
         like, node_device_class = self._any_devices, one.node_device_class
         if like is None or len(one.views) != 1 or not self._footprint.is_blind(node_device_class):
@@ -125,7 +129,7 @@ class ClaimQuery:
 
     def answer_of_own_devices(self, node: NodeView, one: ClassifiedNode) -> Answer | None:
         """Return what a node answers with devices of this class, whatever the index has; None where that may differ."""
-        found = self.known_answer(one.node_device_class) or self.counted_answer(one)
+        found = self.answer_without_search(one)
         if found is not None or not self.claims or not self._footprint.is_blind(one.node_device_class):
             return found
         allocated = AllocatedState.of_uses({view.key: use for view, use in zip(one.views, one.uses, strict=True)})

@@ -104,7 +104,7 @@ class DeviceFeasibilityCache:
         classified = classified_nodes_of(self._classified, node.name)
         if classified is None:
             return query.answer(index, index.class_of(self._number(index, node.name, node.labels)))
-        found = query.known_answer(classified.node_device_class) or query.counted_answer(classified)
+        found = query.answer_without_search(classified)
         if found is not None:
             self._by_class.add(node.name)
             return found
@@ -118,10 +118,13 @@ class DeviceFeasibilityCache:
 
     def answer_on(self, overlay: Overlay, node: NodeInfo, query: ClaimQuery) -> Answer | None:
         """Return what a node answers on an overlay that is not followed; None where more than its devices tells it."""
-        classified = overlay.classified_node(node.name)
-        if classified is None:
-            return None
-        found = query.answer_of_own_devices(NodeView(node.name, node.labels), classified)
+        classified = overlay.classified_by_devices(node.name)
+        found = query.answer_without_search(classified) if classified is not None else None
+        if found is None:
+            classified = overlay.classified_node(node.name)
+            if classified is None:
+                return None
+            found = query.answer_of_own_devices(NodeView(node.name, node.labels), classified)
         if found is not None:
             self._by_class.add(node.name)
         return found

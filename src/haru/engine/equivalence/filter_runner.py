@@ -56,7 +56,7 @@ class FilterRunner:
         self._is_behind = False
         """Whether `devices` may have to follow the overlay before they are asked."""
         self._decoder = Decoder(overlay, options)
-        self._last_query: tuple[DeviceDemand, Sequence[ClaimUse], ClaimQuery] | None = None
+        self._last_query: tuple[tuple[str, ...], ClaimQuery] | None = None
         self._device_failures = failures
         self._recorder = options.recorder
 
@@ -222,10 +222,13 @@ class FilterRunner:
 
     def _query(self, demand: DeviceDemand, uses: Sequence[ClaimUse]) -> ClaimQuery:
         assert self._devices is not None
-        last = self._last_query
-        if last is None or last[0] is not demand or last[1] is not uses:
-            last = self._last_query = demand, uses, self._devices.query(*self._query_key(demand, uses))
-        return last[2]
+        if uses is not demand.pending:
+            return self._devices.query(*self._query_key(demand, uses))
+        # Equal pods share the text of what they ask for.
+        last, asked = self._last_query, demand.asked
+        if last is None or last[0] is not asked:
+            last = self._last_query = asked, self._devices.query(*self._query_key(demand, uses))
+        return last[1]
 
     def _query_key(
         self, demand: DeviceDemand, uses: Sequence[ClaimUse]

@@ -107,6 +107,20 @@ class NodeDeviceClasses:
             ClassifiedNode(_class_of(self._known, tuple(parts)), uses, known.views) if len(parts) == len(uses) else None
         )
 
+    def with_devices(self, known: ClassifiedNode, allocations: Sequence[Obj]) -> ClassifiedNode | None:
+        """Return a node if these allocations take of it, too, without its uses; None where that needs them."""
+        if len(known.views) != 1:
+            return None
+        taken, places = known.node_device_class.taken, known.views[0].table.places
+        for allocation in allocations:
+            for result in _results(allocation):
+                place = places.get(result["device"])
+                if place is None or "shareID" in result or "adminAccess" in result:
+                    return None
+                taken |= 1 << place
+        parts = ((known.node_device_class.models[0], taken),)
+        return ClassifiedNode(_class_of(self._known, parts), (), known.views)
+
 
 def classified_nodes_of(known: Mapping[str, ClassifiedNode | None] | None, node: str) -> ClassifiedNode | None:
     """Return the class of a node, if it has one. Nodes that no pool names are not in the map: they have no devices."""

@@ -61,6 +61,8 @@ class _ClassResults:
         self.feasible_nodes: dict[str, tuple[object, bool]] = {}
         self.feasible_kinds: dict[InternedId, bool] = {}
         self.served: dict[Hashable, _Served] = {}
+        self.served_kinds: dict[int, bool] = {}
+        """By kind of which all devices are the same: whether enough free ones serve a member."""
         self.kept: dict[int, DecisionCache] = {}
 
 
@@ -254,23 +256,25 @@ class SingleClassCapacity:
     def _find(
         self, served: _Served, occupancy: NodeOccupancy, taken: int, most: int, device_classes: DeviceClasses
     ) -> None:
-        node = NodeView(occupancy.info.name, occupancy.info.labels)
-        names = [(v.key.driver, v.key.pool, device.name) for v in occupancy.views for device in v.devices]
-        allocated = AllocatedState.of([name for bit, name in enumerate(names) if taken >> bit & 1])
         if self._takes_any_devices and occupancy.node_device_class is not None and len(device_classes.masks) == 1:
             # All devices are the same to all members: if one is served, each is for which enough are left.
+            kinds, kind = self._results.served_kinds, device_classes.kind
+            if kind not in kinds:
+                kinds[kind] = self._serves(occupancy, taken, 1)
             enough = (occupancy.devices & ~taken).bit_count() // self.least
-            served.count, served.is_maximum = enough if self._serves(node, allocated, 1) else 0, True
+            served.count, served.is_maximum = enough if kinds[kind] else 0, True
             return
         for count in range(most, served.count, -1):
-            if self._serves(node, allocated, count):
+            if self._serves(occupancy, taken, count):
                 served.count, served.is_maximum = count, count < most
                 return
         served.is_maximum = True
 
-    def _serves(self, node: NodeView, allocated: AllocatedState, count: int) -> bool:
-        """Tell whether the node's devices serve so many members together."""
-        options = self._options
+    def _serves(self, occupancy: NodeOccupancy, taken: int, count: int) -> bool:
+        """Tell whether the node's devices serve so many members together, with these taken."""
+        node, options = NodeView(occupancy.info.name, occupancy.info.labels), self._options
+        names = [(v.key.driver, v.key.pool, device.name) for v in occupancy.views for device in v.devices]
+        allocated = AllocatedState.of([name for bit, name in enumerate(names) if taken >> bit & 1])
         pending = [use for _, _, demand in self._members[:count] for use in demand.pending]
         try:
             answer = allocate(

@@ -139,6 +139,19 @@ class Overlay:
             uses = self._uses_on[name] = tuple(found.values())
         return classes.with_uses(known, uses)
 
+    def classified_by_devices(self, name: str) -> ClassifiedNode | None:
+        """Return the same, but for the uses, where which devices are taken tells it; None where more may count.
+
+        It takes a third of the steps.
+        """
+        waiting, classes = self._waiting_on, self.snapshot.node_device_classes
+        if not waiting or classes is None or self.next_pass is not None:
+            return None
+        if self._allocated is not self._allocated_at_first or name in self._uses_on:
+            return None
+        known = classified_nodes_of(self.snapshot.classified_nodes, name)
+        return None if known is None else classes.with_devices(known, [one for _, one in waiting.get(name, ())])
+
     def changed_since(self, before: Mapping[str, NodeInfo]) -> set[str]:
         """Return the nodes of the snapshot that differ from `before`. Many readers ask; it is computed once."""
         for asked, answer in self._differences:
