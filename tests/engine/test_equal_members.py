@@ -15,6 +15,7 @@ from haru.engine.equivalence import NoCache
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
 from haru.engine.podgroup.equal_members import EqualMembers, members_with_demands
 from haru.engine.podgroup.placed import Placed
+from haru.engine.podgroup.pod_batching import PodBatch
 from haru.engine.podgroup.podgroup_cycle import members_of
 from haru.engine.podgroup.schedule_one import PodPlacer, Unschedulable
 from haru.engine.state.cache import SchedulerCache, Snapshot
@@ -221,8 +222,8 @@ def test_members_after_a_refused_one_are_refused_without_being_asked(monkeypatch
     snapshot = cluster.snapshot()
     placer = PodPlacer(Overlay(snapshot), None, options(), snapshot.node_names)
     asked: list[Any] = []
-    place = placer._place_in_batch
-    monkeypatch.setattr(placer, "_place_in_batch", lambda *args: (asked.append(args[1]), place(*args))[1])
+    place = PodBatch.place
+    monkeypatch.setattr(PodBatch, "place", lambda *args: (asked.append(args[1]), place(*args))[1])
     outcomes = list(placer.place_all(pods))
     assert [isinstance(outcome, Placed) for outcome in outcomes] == [True, True, False, False, False, False]
     assert asked == pods[:3]

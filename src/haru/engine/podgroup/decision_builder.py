@@ -136,16 +136,16 @@ def with_message(refused: Decision, note: str) -> Decision:
 
 def placed(outcome: Placed, *, refused: MemberDecision | None = None) -> MemberDecision:
     """Build the decision of a placed member; one that was `refused` before evictions is nominated."""
+    allocations = []
+    for use, allocation in outcome.allocations:
+        namespace, name, uid = _identity(use)
+        made = use.claim if use.made_for else None
+        allocations.append(ClaimAllocation(namespace, name, uid, allocation, use.reserve_for, made))
     return MemberDecision(
         outcome.pod.key,
         "scheduled" if refused is None else "nominated",
         outcome.node,
-        tuple(
-            [
-                ClaimAllocation(*_identity(use), allocation, use.reserve_for, use.claim if use.made_for else None)
-                for use, allocation in outcome.allocations
-            ]
-        ),
+        tuple(allocations),
         tuple([ClaimReservation(*_identity(use), use.reserve_for) for use in outcome.joined]) if outcome.joined else (),
         refused.reasons if refused is not None else (),
         refused.message if refused is not None else "",

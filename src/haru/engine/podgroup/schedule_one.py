@@ -133,8 +133,9 @@ class PodPlacer:
             if recorder is not None:
                 recorder.start()
                 recorder.batch_attempts["hint_used"] += 1
+            outcome: Placed | Unschedulable
             try:
-                outcome = self._place_in_batch(batch, pod, demand)
+                outcome = batch.place(pod, demand, self._scored) or self._unschedulable(pod, batch.feasibility)
             except AllocationError as error:
                 outcome = _selector_error(pod, error)
             if recorder is not None:
@@ -179,7 +180,8 @@ class PodPlacer:
                 return self._place_alone(feasibility, pod, demand)
         elif recorder is not None:
             recorder.batch_attempts["hint_used"] += 1
-        return self._place_in_batch(self._batch, pod, demand)
+        placed = self._batch.place(pod, demand, self._scored)
+        return placed or self._unschedulable(pod, self._batch.feasibility)
 
     def _place_alone(self, feasibility: NodeFeasibility, pod: PodInfo, demand: DeviceDemand) -> Placed | Unschedulable:
         if not feasibility.ranking:
@@ -193,11 +195,6 @@ class PodPlacer:
         pending = demand.pending_on(self._overlay.node(name))
         allocations = tuple(zip(pending, allocated, strict=True))
         return assume(self._overlay, placement_on(self._overlay, pod, demand, name, allocations))
-
-    def _place_in_batch(self, batch: PodBatch, pod: PodInfo, demand: DeviceDemand) -> Placed | Unschedulable:
-        """Place a pod that equals the one before."""
-        placed = batch.place(pod, demand, self._scored)
-        return self._unschedulable(pod, batch.feasibility) if placed is None else placed
 
     def _scored(self, feasibility: NodeFeasibility) -> None:
         recorder = self._options.recorder

@@ -192,10 +192,13 @@ class FastReprieve:
 
     def _reprieve(self, number: int, states: dict[str, NodeState]) -> bool:
         """Put a unit back if as many members still fit."""
+        unit = self._units[number]
+        before = {node: states[node] for node in unit.nodes if node in states}
+        if self._sets_at_target == 1 and self._lacks_devices(unit, before):
+            return False
         self._removed[number] = 0
-        before = {node: states[node] for node in self._units[number].nodes if node in states}
         for node, state in before.items():
-            states[node] = self._counter.with_pods(node, state, self._units[number].on(node))
+            states[node] = self._counter.with_pods(node, state, unit.on(node))
             self._set(node, state.domain, state.members, states[node].members)
         if self._sets_at_target:
             return True
@@ -204,3 +207,12 @@ class FastReprieve:
             self._set(node, state.domain, states[node].members, state.members)
         states.update(before)
         return False
+
+    def _lacks_devices(self, unit: DisruptionUnit, before: dict[str, NodeState]) -> bool:
+        """Tell whether the only set with enough members had too few devices left for them with a unit back."""
+        spare = lost = 0
+        for node, state in before.items():
+            if self._totals[state.domain] >= self._target:
+                spare = self._totals[state.domain] - self._target
+                lost += state.members - self._counter.most_with_pods(state, unit.on(node))
+        return lost > spare

@@ -256,6 +256,15 @@ class NodeCounter:
             counter.add(free, [pod for _, pod in removed])
         return NodeState(occupancy, count, domain, taken, free)
 
+    def most_with_pods(self, state: NodeState, pods: Sequence[PodOnNode]) -> int:
+        """Return how many members a node takes at most with some removed pods back, as far as its devices tell."""
+        occupancy, least, taken = state.occupancy, self._counter.least, state.taken
+        if state.free is None or occupancy.shared or not least:
+            return state.members
+        for path, _ in pods:
+            taken |= occupancy.frees.get(path, 0)
+        return min(state.members, (occupancy.devices & ~taken).bit_count() // least)
+
     def with_pods(self, node: str, state: NodeState, pods: Sequence[PodOnNode]) -> NodeState:
         """Return the state of a node with some removed pods back."""
         occupancy, members, domain, taken, free = state

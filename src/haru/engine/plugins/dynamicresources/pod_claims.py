@@ -86,8 +86,11 @@ def claim_name(pod: PodInfo, entry: PodClaim) -> str | None:
     """Return the name of the claim of a pod's entry; None if there is none, or none yet."""
     if entry.claim_name:
         return entry.claim_name
-    made = _status_of(pod, entry) if entry.template_name else None
-    return made.get("resourceClaimName") if made is not None else None
+    for status in (pod.status.get("resourceClaimStatuses") or ()) if entry.template_name else ():
+        if status.get("name") == entry.name:
+            found: str | None = status.get("resourceClaimName")
+            return found
+    return None
 
 
 def _named(pod: PodInfo, entry: PodClaim) -> tuple[str | None, bool] | Reason:
