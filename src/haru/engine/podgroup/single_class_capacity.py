@@ -256,25 +256,24 @@ class SingleClassCapacity:
     def _find(
         self, served: _Served, occupancy: NodeOccupancy, taken: int, most: int, device_classes: DeviceClasses
     ) -> None:
+        kinds, kind = self._results.served_kinds, device_classes.kind
         if self._takes_any_devices and occupancy.node_device_class is not None and len(device_classes.masks) == 1:
             # All devices are the same to all members: if one is served, each is for which enough are left.
-            kinds, kind = self._results.served_kinds, device_classes.kind
             if kind not in kinds:
-                kinds[kind] = self._serves(occupancy, taken, 1)
+                kinds[kind] = self._serves(*_devices_of(occupancy, taken), 1)
             enough = (occupancy.devices & ~taken).bit_count() // self.least
             served.count, served.is_maximum = enough if kinds[kind] else 0, True
             return
+        node, allocated = _devices_of(occupancy, taken)
         for count in range(most, served.count, -1):
-            if self._serves(occupancy, taken, count):
+            if self._serves(node, allocated, count):
                 served.count, served.is_maximum = count, count < most
                 return
         served.is_maximum = True
 
-    def _serves(self, occupancy: NodeOccupancy, taken: int, count: int) -> bool:
-        """Tell whether the node's devices serve so many members together, with these taken."""
-        node, options = NodeView(occupancy.info.name, occupancy.info.labels), self._options
-        names = [(v.key.driver, v.key.pool, device.name) for v in occupancy.views for device in v.devices]
-        allocated = AllocatedState.of([name for bit, name in enumerate(names) if taken >> bit & 1])
+    def _serves(self, node: NodeView, allocated: AllocatedState, count: int) -> bool:
+        """Tell whether the node's devices serve so many members together."""
+        options = self._options
         pending = [use for _, _, demand in self._members[:count] for use in demand.pending]
         try:
             answer = allocate(
@@ -290,6 +289,13 @@ class SingleClassCapacity:
         except GaveUp as error:
             raise OutOfBudgetError from error
         return not isinstance(answer, DoesNotFit)
+
+
+def _devices_of(occupancy: NodeOccupancy, taken: int) -> tuple[NodeView, AllocatedState]:
+    """Return a node and the state in which these devices of it are taken."""
+    names = [(v.key.driver, v.key.pool, device.name) for v in occupancy.views for device in v.devices]
+    allocated = AllocatedState.of([name for bit, name in enumerate(names) if taken >> bit & 1])
+    return NodeView(occupancy.info.name, occupancy.info.labels), allocated
 
 
 def single_class_capacity_for(
