@@ -201,6 +201,36 @@ async def test_apply_of_a_status_owns_no_metadata(api: Caller) -> None:
         assert owned["fieldsV1"] == {"f:status": {"f:phase": {}}} and "labels" not in answer.json["metadata"]
 
 
+async def test_apply_that_changes_nothing_is_no_new_generation_in_another_version(api: Caller) -> None:
+    numbers = {name: {"type": "integer"} for name in "ab"}
+    spec: dict[str, Any] = {"type": "object", "properties": {**numbers, "c": {"type": "integer", "default": 2}}}
+    first, second = (
+        {"openAPIV3Schema": {"type": "object", "properties": {"spec": one}}}
+        for one in ({"type": "object", "properties": numbers}, spec)
+    )
+    versions = version(schema=first), version("v2", schema=second, storage=False)
+    await define(api, definition(*({**one, "selectableFields": []} for one in versions)))
+    body = training() | {"spec": {"a": 1}}
+    await api.create(TRAININGS, body)
+    path, body["apiVersion"] = TRAININGS.replace("/v1/", "/v2/"), body["apiVersion"].replace("v1", "v2")
+    for _ in range(2):
+        answer = await api("PATCH", f"{path}/t?fieldManager=m", body, type=APPLY)
+        assert (answer.status, answer.json["metadata"]["generation"]) == (200, 1)
+    body["spec"] = {"a": 2}
+    answer = await api("PATCH", f"{path}/t?fieldManager=m&force=1", body, type=APPLY)
+    assert (answer.json["spec"], answer.json["metadata"]["generation"]) == ({"a": 2}, 2)
+
+
+async def test_update_that_changes_nothing_is_none_to_a_rule_about_the_whole_object(api: Caller) -> None:
+    rule = {"rule": "self == oldSelf", "message": "no"}
+    await define(api, with_schema({"type": "object", PRESERVES: True, "x-kubernetes-validations": [rule]}))
+    made = await api.create(TRAININGS, training() | {"spec": {"a": 1}})
+    metadata = {**made["metadata"], "managedFields": None}
+    assert (await api("PUT", f"{TRAININGS}/t", {**made, "metadata": metadata})).status == 200
+    metadata["labels"] = {"a": "b"}
+    assert (await api("PUT", f"{TRAININGS}/t", {**made, "metadata": metadata})).status == 422
+
+
 async def test_count_that_the_schema_does_not_know_is_not_kept(api: Caller) -> None:
     paths = {"specReplicasPath": ".spec.unknown", "statusReplicasPath": ".status.replicas"}
     await define(api, definition(version(subresources={"scale": paths})))

@@ -10,6 +10,7 @@ from haru.kube.custom.definitions import GROUP, is_shared, schema_path, schemas_
 from haru.kube.custom.structural import parse
 from haru.kube.custom.structural_checks import default_errors, structural_errors, why_not_structural
 from haru.kube.errors import FieldError, invalid
+from haru.kube.kind_strategies import with_member
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 
@@ -37,6 +38,10 @@ def with_rule_errors(found: list[FieldError], kind: Kind, new: Obj, old: Obj | N
     rules = _rules_of(kind)
     if rules and any(error.type in _BLOCKING for error in found):
         return [*found, invalid("<nil>", None, _NOT_CHECKED)]
+    if rules and old is not None and not new["metadata"].get("managedFields"):
+        # Who owns what is written down later: where nothing changes it is as it was, and `self == oldSelf` is to hold.
+        owners = old["metadata"].get("managedFields")
+        new = {**new, "metadata": with_member(new["metadata"], "managedFields", owners)}
     return found + rules.check(new, old)
 
 

@@ -228,6 +228,7 @@ async def change(
             drop_repeated_owners(call, wanted["metadata"])
         check_preconditions(call, wanted, live)
         call.given = wanted["metadata"]
+        call.stays = applied and resource.kind.custom is not None and _differs_in_owners_alone(wanted, live)
         pinned = bool(named_version(wanted["metadata"]))
         owned = applied
         if call.chain is not None:
@@ -268,6 +269,11 @@ def _built_in(call: Call, live: Obj) -> Callable[[Obj], Awaitable[None]] | None:
     return admit
 
 
+def _differs_in_owners_alone(wanted: Obj, live: Obj) -> bool:
+    written, found = (with_member(obj["metadata"], "managedFields", None) for obj in (wanted, live))
+    return {**wanted, "metadata": written} == {**live, "metadata": found}
+
+
 def managed_write(call: Call) -> ManagedWrite:
     """A call as managedFields record it."""
     resource, part = call.resource, call.subresource
@@ -291,7 +297,7 @@ def _owned(call: Call, live: Obj | None, new: Obj, written: Obj) -> Obj:
 def _complete(call: Call, wanted: Obj, live: Obj, now: str = "") -> Obj:
     """The wanted object with defaults, as it is encoded. A pod that was patched elsewhere than in its spec is so."""
     kind = call.resource.kind
-    if kind.group_resource == "pods" and stays_complete(wanted, live, kind):
+    if call.stays or (kind.group_resource == "pods" and stays_complete(wanted, live, kind)):
         return judged_form(wanted, kind, live)
     return judged_form(apply_defaults(wanted, kind, call.objects.gates, now), kind, live)
 

@@ -42,6 +42,8 @@ class Call:
     """The webhooks and policies to call; None without any, and for the server's own writes."""
     together: list[Put] = field(default_factory=list)
     """Other keys to write in the same transaction as the object."""
+    stays: bool = False
+    """Whether an apply leaves a custom resource as it is read: 1.36 fills in no defaults of its version then."""
     given: Obj = field(default_factory=dict)
     """The metadata of an update as its writer gave them, before the server adds what only it sets."""
     findings: list[FieldError] = field(default_factory=list)
