@@ -204,8 +204,9 @@ async def test_apply_of_a_status_owns_no_metadata(api: Caller) -> None:
 async def test_apply_that_changes_nothing_is_no_new_generation_in_another_version(api: Caller) -> None:
     numbers = {name: {"type": "integer"} for name in "ab"}
     spec: dict[str, Any] = {"type": "object", "properties": {**numbers, "c": {"type": "integer", "default": 2}}}
+    status = {"type": "object", "properties": {"phase": {"type": "string"}}}
     first, second = (
-        {"openAPIV3Schema": {"type": "object", "properties": {"spec": one}}}
+        {"openAPIV3Schema": {"type": "object", "properties": {"spec": one, "status": status}}}
         for one in ({"type": "object", "properties": numbers}, spec)
     )
     versions = version(schema=first), version("v2", schema=second, storage=False)
@@ -216,9 +217,11 @@ async def test_apply_that_changes_nothing_is_no_new_generation_in_another_versio
     for _ in range(2):
         answer = await api("PATCH", f"{path}/t?fieldManager=m", body, type=APPLY)
         assert (answer.status, answer.json["metadata"]["generation"]) == (200, 1)
+    ignored = await api("PATCH", f"{path}/t?fieldManager=m", {**body, "status": {"phase": "x"}}, type=APPLY)
+    assert ignored.json["metadata"]["generation"] == 2
     body["spec"] = {"a": 2}
     answer = await api("PATCH", f"{path}/t?fieldManager=m&force=1", body, type=APPLY)
-    assert (answer.json["spec"], answer.json["metadata"]["generation"]) == ({"a": 2}, 2)
+    assert (answer.json["spec"], answer.json["metadata"]["generation"]) == ({"a": 2}, 3)
 
 
 async def test_update_that_changes_nothing_is_none_to_a_rule_about_the_whole_object(api: Caller) -> None:

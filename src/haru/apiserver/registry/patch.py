@@ -12,7 +12,14 @@ from typing import Any
 import orjson
 
 from haru.apiserver.registry.object_metadata import check_identity
-from haru.apiserver.registry.write import Outcome, Prepare, change, create_absent, managed_write
+from haru.apiserver.registry.write import (
+    Outcome,
+    Prepare,
+    change,
+    create_absent,
+    differs_in_owners_alone,
+    managed_write,
+)
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Request
@@ -186,7 +193,10 @@ async def apply(call: Call, applied: Obj, prepare: Prepare | None = None) -> Out
         return obj
 
     async def make(live: Obj) -> Obj:
-        return merged(live)
+        made = merged(live)
+        # A status that this does not write is a change, too, until it is put back.
+        call.stays = kind.custom is not None and differs_in_owners_alone({**made, **unset}, live)
+        return made
 
     for _ in range(3):
         if not call.subresource and await call.objects.record(call.resource, call.namespace, call.name) is None:

@@ -228,7 +228,6 @@ async def change(
             drop_repeated_owners(call, wanted["metadata"])
         check_preconditions(call, wanted, live)
         call.given = wanted["metadata"]
-        call.stays = applied and resource.kind.custom is not None and _differs_in_owners_alone(wanted, live)
         pinned = bool(named_version(wanted["metadata"]))
         owned = applied
         if call.chain is not None:
@@ -269,7 +268,8 @@ def _built_in(call: Call, live: Obj) -> Callable[[Obj], Awaitable[None]] | None:
     return admit
 
 
-def _differs_in_owners_alone(wanted: Obj, live: Obj) -> bool:
+def differs_in_owners_alone(wanted: Obj, live: Obj) -> bool:
+    """Whether two objects are the same but for managedFields."""
     written, found = (with_member(obj["metadata"], "managedFields", None) for obj in (wanted, live))
     return {**wanted, "metadata": written} == {**live, "metadata": found}
 
