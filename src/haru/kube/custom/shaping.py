@@ -14,7 +14,6 @@ from haru.kube.custom.structural import Structural
 from haru.kube.decoding import embedded_metadata
 from haru.kube.meta import Obj
 
-"""From here on Go writes numbers with an exponent."""
 TYPE_META = ("apiVersion", "kind", "metadata")
 
 
