@@ -32,6 +32,9 @@ CLAIMS = (
     [claim("all", request("r", None))],
     [claim("root", request("r", 1, f"device.attributes['{DRIVER}'].root == 'r1'"))],
     [claim("share", request("r", 1, capacity={"requests": {"memory": "2"}}))],
+    [claim("fails", request("r", 2, f"device.attributes['{DRIVER}'].uuid != ''"))],
+    [claim("many", request("r", 33))],
+    [claim("no-class", request("r", 1, deviceClassName="absent"))],
 )
 
 
@@ -204,7 +207,9 @@ def test_unselected_device_attributes_do_not_split_node_classes(monkeypatch: pyt
     assert len(fleet.classes) == fleet.inventory_count == 20
     asked: list[int] = []
     ask = ClaimQuery._solve
-    monkeypatch.setattr(ClaimQuery, "_solve", lambda self, fleet, n: asked.append(n) or ask(self, fleet, n))
+    monkeypatch.setattr(
+        ClaimQuery, "_solve", lambda self, fleet, n, views: asked.append(n) or ask(self, fleet, n, views)
+    )
     question = ClaimQuery(fleet, [claim("c", request("r", 2), distinct="root")], Features())
     assert question.fits(fleet) == list(range(20))
     assert asked == [0]

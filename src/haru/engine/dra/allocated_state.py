@@ -243,7 +243,7 @@ class AllocatedState:
 
     def changed(self, before: AllocatedState) -> set[PoolKey]:
         """The pools of which something else is taken than before."""
-        found = set[PoolKey]()
+        found: set[PoolKey] = set()
         for origin, pools in self._changes:
             if not found.isdisjoint(pools):
                 break  # one that changed twice may be what it was

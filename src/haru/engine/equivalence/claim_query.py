@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.allocator.allocation import DEFAULT_BUDGET, TAKEN, DoesNotFit, Solution, decoded, gather, solve
-from haru.engine.dra.allocator.allocation_problem import AllocationProblem
+from haru.engine.dra.allocator.allocation_problem import MAX_RESULTS, AllocationProblem
+from haru.engine.dra.allocator.candidates import CandidatePositions, SubrequestPlan
 from haru.engine.dra.allocator.node_devices import NodeDevices
 from haru.engine.dra.allocator.search_state import Pick
 from haru.engine.dra.errors import AllocationError, GaveUp
@@ -22,7 +23,13 @@ from haru.engine.dra.pools.pools import PoolView
 from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.equivalence.device_signature import DeviceSignature
 from haru.engine.equivalence.node_class_index import NodeClass, NodeClassIndex
-from haru.engine.equivalence.node_device_classes import ClassifiedNode, NodeDeviceClass, SelectorFootprint
+from haru.engine.equivalence.node_device_classes import (
+    ClassifiedNode,
+    NodeDeviceClass,
+    SelectorFootprint,
+    part_of,
+    simple_schema,
+)
 from haru.kube.meta import Obj
 
 K = TypeVar("K", bound=Hashable)
@@ -62,8 +69,6 @@ class ClaimQuery:
         self._by_device_class: dict[NodeDeviceClass, Answer] = {}
         self._by_places: dict[tuple[int, ...], Answer] = {}
         """By the devices that are selected and free: answers that need no search."""
-        self._any_devices: Solution | None = None
-        """The last solution, if `_is_counted`."""
         self._problem: tuple[DeviceSnapshot, NodeView, AllocationProblem] | None = None  # the last, and what it is of
 
     @cached_property
@@ -73,8 +78,8 @@ class ClaimQuery:
     def fits(self, index: NodeClassIndex) -> list[int]:
         """Return the numbers of the nodes that can allocate the claims, ascending."""
         found: list[int] = []
-        for node_class in index.classes.values():
-            if isinstance(self.answer(index, node_class), Solution):
+        for key, node_class in index.classes.items():
+            if isinstance(self._answers.get(key) or self.answer(index, node_class), Solution):
                 found.extend(node_class.nodes)
         found.sort()
         return found
@@ -86,7 +91,7 @@ class ClaimQuery:
             if len(self._answers) > 2 * len(index.classes) + _SPARE:
                 self._answers.clear()
                 self._by_signature.clear()
-            found = self._answer_by_signature(index, next(iter(node_class.nodes)))
+            found = self._answer_anew(index, next(iter(node_class.nodes)))
             if not isinstance(found, GaveUp):
                 self._answers[node_class.key] = found
         return found
@@ -97,27 +102,27 @@ class ClaimQuery:
 
     def answer_without_search(self, one: ClassifiedNode) -> Answer | None:
         """Return what all nodes of a device class answer, if one has answered or that is seen without a search."""
-        return self._by_device_class.get(one.node_device_class) or self._counted_answer(one)
+        node_device_class = one.node_device_class
+        found = self._by_device_class.get(node_device_class)
+        if found is None and self._counted and len(one.views) == 1 and self._footprint.is_blind(node_device_class):
+            found = self._counted_answer(self._counted, one.views[0], node_device_class.taken)
+            if found is not None:
+                _keep(self._by_device_class, node_device_class, found)
+        return found
 
-    def _counted_answer(self, one: ClassifiedNode) -> Answer | None:
-        """Return what all nodes of a device class answer, if that is seen without a search; keep it."""
-        like, node_device_class = self._any_devices, one.node_device_class
-        if like is None or len(one.views) != 1 or not self._footprint.is_blind(node_device_class):
-            return None
-        ((pick, *others),) = like.picks
-        selected = pick.plan.ask.selection.column(one.views[0])
+    def _counted_answer(self, plan: SubrequestPlan, view: PoolView, taken: int) -> Answer | None:
+        """Return what a node answers that has one simple pool of which these devices are taken (`_counted`)."""
+        selected = plan.ask.selection.column(view)
         if not _VERDICTS.issuperset(selected):
             return None  # a selector fails, which ends the attempt if the search comes to that device
-        free = node_device_class.devices & ~node_device_class.taken
-        found = tuple([place for place, is_selected in enumerate(selected) if is_selected and free >> place & 1])
+        found = tuple([place for place, is_selected in enumerate(selected) if is_selected and not taken >> place & 1])
         answer = self._by_places.get(found)
         if answer is None:
             answer = TAKEN
-            if len(found) > len(others):
-                chosen = zip((pick, *others), found, strict=False)
-                answer = Solution(like.claims, [[Pick(old.plan, place, None) for old, place in chosen]], like.asks)
+            if len(found) >= plan.needed:
+                picks = [Pick(plan, place, None) for place in found[: plan.needed]]
+                answer = Solution(self.claims, [picks], [[plan.ask]])
             _keep(self._by_places, found, answer)
-        _keep(self._by_device_class, node_device_class, answer)
         return answer
 
     def answer_for_class(self, index: NodeClassIndex, number: int, node_device_class: NodeDeviceClass) -> Answer:
@@ -137,7 +142,8 @@ class ClaimQuery:
         found = self._by_signature.get(signature) if signature is not None else None
         if found is None:
             try:
-                found = self._solved(AllocationProblem(one.views, allocated, node, self.claims, self._features))
+                problem = AllocationProblem(one.views, allocated, node, self.claims, self._features)
+                found = solve(problem, self._step_budget, self._expired, scoring=self._scoring)
             except (AllocationError, GaveUp):
                 return None
             if signature is not None:
@@ -150,7 +156,7 @@ class ClaimQuery:
         node_class = index.class_of(number)
         found = self.answer(index, node_class)
         if isinstance(found, AllocationError) and len(node_class.nodes) > 1:
-            found = self._solve(index, number)  # the text may name the node's own devices
+            found = self._answer_anew(index, number)  # the text may name the node's own devices
         if not isinstance(found, Solution):
             return found
         try:
@@ -165,18 +171,26 @@ class ClaimQuery:
             return last[2]
         return NodeDevices(gather(index.snapshot, node, self._features), node, self._features)
 
-    def _answer_by_signature(self, index: NodeClassIndex, number: int) -> Answer:
-        """Return the answer of a node with the same signature, if there is one."""
-        if index.class_count < _FEW_CLASSES or index.inventory_count * _USES < index.class_count:
-            return self._solve(index, number)
+    def _answer_anew(self, index: NodeClassIndex, number: int) -> Answer:
+        """Return the answer of a node: by count, of one with the same signature, or else of a search."""
+        if not self.claims:
+            return Solution((), [], [])
         try:
             views = self._views(index, number)
-        except AllocationError:
-            return self._solve(index, number)
+        except AllocationError as error:
+            return error.with_traceback(None)
+        model = simple_schema(views[0]) if len(views) == 1 else None
+        if model is not None and self._counted:
+            part = part_of(model, views[0], index.allocated.use(views[0].key))
+            counted = self._counted_answer(self._counted, views[0], part[1]) if part else None
+            if counted is not None:
+                return counted
+        if index.class_count < _FEW_CLASSES or index.inventory_count * _USES < index.class_count:
+            return self._solve(index, number, views)
         signature = self._signature_of(views, index.allocated)
         found = self._by_signature.get(signature) if signature is not None else None
         if found is None:
-            found = self._solve(index, number)
+            found = self._solve(index, number, views)
             if signature is not None and isinstance(found, Solution | DoesNotFit):
                 self._by_signature[signature] = found
         return found
@@ -188,40 +202,31 @@ class ClaimQuery:
 
     def _views(self, index: NodeClassIndex, number: int) -> Sequence[PoolView]:
         """Return the pools that a node sees. Raises AllocationError."""
-        if index.partitionable is self._features.PartitionableDevices and index.has_views(number):
-            return index.views(number)
-        return gather(index.snapshot, index.nodes[number], self._features)
+        known = index.last_views(number) if index.partitionable is self._features.PartitionableDevices else None
+        return gather(index.snapshot, index.nodes[number], self._features) if known is None else known
 
-    def _solve(self, index: NodeClassIndex, number: int) -> Answer:
+    def _solve(self, index: NodeClassIndex, number: int, views: Sequence[PoolView]) -> Answer:
         node = index.nodes[number]
-        if not self.claims:
-            return Solution((), [], [])
         try:
-            views = self._views(index, number)
             problem = AllocationProblem(views, index.allocated, node, self.claims, self._features)
             self._problem = index.snapshot, node, problem
-            found = self._solved(problem)
+            found = solve(problem, self._step_budget, self._expired, scoring=self._scoring)
             if isinstance(found, Solution) and [view for view in problem.views if not view.confined]:
                 found.results(problem, str)  # a node selector that cannot be made up is an error
             return found
         except (AllocationError, GaveUp) as error:
             return error.with_traceback(None)  # what is kept must not hold the frames, nor the snapshot in them
 
-    def _solved(self, problem: AllocationProblem) -> Solution | DoesNotFit:
-        found = solve(problem, self._step_budget, self._expired, scoring=self._scoring)
-        if isinstance(found, Solution) and self._is_counted:
-            self._any_devices = found
-        return found
-
     @cached_property
-    def _is_counted(self) -> bool:
-        """Tell whether the first devices that are free and selected are the answer, whichever these are."""
-        return (
-            not self._scoring
-            and len(self.claims) == 1
-            and self.claims[0].takes_any_devices
-            and len(self.claims[0].requests) == 1
-        )
+    def _counted(self) -> SubrequestPlan | None:
+        """The plan of the one request, if the first devices that are free and selected are the answer."""
+        requests = [request for claim in self.claims for request in claim.requests]
+        if self._scoring or len(self.claims) != 1 or len(requests) != 1 or not self.claims[0].takes_any_devices:
+            return None
+        (ask,) = requests[0].asks
+        if requests[0].error or ask.error or ask.count > MAX_RESULTS:
+            return None
+        return SubrequestPlan(1, ask, (), CandidatePositions([], None, {}))
 
 
 def _keep(answers: dict[K, Answer], key: K, answer: Answer) -> None:

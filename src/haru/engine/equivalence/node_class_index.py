@@ -134,17 +134,10 @@ class NodeClassIndex:
                     self._add(number)
         return moved
 
-    def views(self, number: int) -> list[PoolView]:
-        """Return the pools that a node sees. Raises AllocationError."""
-        last, node = self._last_views, self.nodes[number]
-        if last is None or last[0] is not node or last[1] is not self.snapshot:
-            last = self._last_views = node, self.snapshot, self.snapshot.views(node, self.partitionable)
-        return last[2]
-
-    def has_views(self, number: int) -> bool:
-        """Tell whether the pools of a node were the last that were looked up."""
+    def last_views(self, number: int) -> list[PoolView] | None:
+        """Return the pools that a node sees, if its class was the last to be computed."""
         last = self._last_views
-        return last is not None and last[0] is self.nodes[number] and last[1] is self.snapshot
+        return last[2] if last is not None and last[0] is self.nodes[number] and last[1] is self.snapshot else None
 
     def class_of(self, number: int) -> NodeClass:
         """Return the class of a node."""
@@ -193,7 +186,8 @@ class NodeClassIndex:
         node = self.nodes[number]
         self._last_views = None
         try:
-            views = self.views(number)
+            views = self.snapshot.views(node, self.partitionable)
+            self._last_views = node, self.snapshot, views
             if len(views) == 1:
                 key: Hashable = (self._pool_key(views[0], node),)
             else:

@@ -102,7 +102,7 @@ class NodeDeviceClasses:
 
     def with_uses(self, known: ClassifiedNode, uses: tuple[PoolUse, ...]) -> ClassifiedNode | None:
         """Return a node if this is taken of its pools; None if it has no class then."""
-        parts = [part for part in map(_part, known.node_device_class.models, known.views, uses) if part]
+        parts = [part for part in map(part_of, known.node_device_class.models, known.views, uses) if part]
         return (
             ClassifiedNode(_class_of(self._known, tuple(parts)), uses, known.views) if len(parts) == len(uses) else None
         )
@@ -172,8 +172,8 @@ class ClassIndex:
         parts, uses, views = [], [], []
         for pool in pools:
             use, view = allocated.use(pool.key), pool.sole_view(node)
-            model = _model(view) if view is not None else None
-            part = _part(model, view, use) if view is not None and model is not None else None
+            model = simple_schema(view) if view is not None else None
+            part = part_of(model, view, use) if view is not None and model is not None else None
             if view is None or part is None:
                 self._by_node[node] = None
                 self._unclassified.add(node)
@@ -186,7 +186,7 @@ class ClassIndex:
         self._by_node[node] = ClassifiedNode(node_device_class, tuple(uses), tuple(views))
 
 
-def _part(model: TableSchema, view: PoolView, use: PoolUse) -> tuple[TableSchema, int] | None:
+def part_of(model: TableSchema, view: PoolView, use: PoolUse) -> tuple[TableSchema, int] | None:
     """Return the schema of a pool's devices and those that are taken, as bits; None if some are taken in part."""
     if use.shares or use.states:
         return None
@@ -202,7 +202,7 @@ def _class_of(known: dict[_Parts, NodeDeviceClass], parts: _Parts) -> NodeDevice
     return found
 
 
-def _model(view: PoolView) -> TableSchema | None:
+def simple_schema(view: PoolView) -> TableSchema | None:
     """Return the schema of a pool's devices; None if it is not simple."""
     plain = view.status == "ok" and view.confined and not view.counter_names and view.devices
     return view.table.model if plain and not view.slices[0].counter_sets else None
