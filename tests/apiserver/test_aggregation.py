@@ -94,6 +94,17 @@ async def test_api_service_condition_names_each_missing_part(api: Caller, trains
     assert (await api("GET", WAGONS)).status == 200
 
 
+async def test_cleared_condition_of_an_unchanged_api_service_is_written_again(
+    api: Caller, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "FIRST_RETRY_SECONDS", 3600.0)
+    await api.create(SERVICES, api_service(caBundle=keys.bundle))
+    await told(api, "False", "ServiceNotFound")
+    cleared = await api("PATCH", f"{SERVICES}/{NAME}/status", {"status": {"conditions": None}}, type=MERGE)
+    assert cleared.status == 200, cleared.body
+    await told(api, "False", "ServiceNotFound")
+
+
 async def test_failing_extension_server_is_marked_unavailable_and_recovers(
     api: Caller, trains: ExtensionServer, keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:

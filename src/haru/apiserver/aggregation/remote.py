@@ -78,7 +78,8 @@ class RemoteServices:
         loop = asyncio.get_running_loop()
         if known.basis != basis:
             known.pause = FIRST_RETRY_SECONDS
-        elif known.due > loop.time():
+        elif known.due > loop.time() and get_condition(service, AVAILABLE):
+            # Another condition than the last one is that of another server on this store: none overwrites it at once.
             return
         found = obstacle(reference, target, slices)
         offer = known.offer
