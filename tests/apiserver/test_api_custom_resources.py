@@ -502,6 +502,33 @@ async def test_deleting_definition_deletes_its_objects(api: Caller) -> None:
     assert (await api("GET", TRAININGS)).json["items"] == []
 
 
+@pytest.mark.parametrize(
+    ("is_served", "ended"),
+    [
+        (True, ["False", "InstanceDeletionCompleted", "removed all instances"]),
+        (False, ["False", "NeverEstablished", "resource was never established"]),
+    ],
+)
+async def test_deleted_definition_that_is_held_says_that_its_objects_are_gone(
+    api: Caller, is_served: bool, ended: list[str]
+) -> None:
+    made = definition()
+    if not is_served:  # another one has the kind
+        names = {**made["spec"]["names"], "plural": "others"}
+        spec = {**made["spec"], "names": names}
+        await api.create(DEFINITIONS, {**made, "metadata": {"name": "others.ml.example.com"}, "spec": spec})
+    made["metadata"] = {"name": NAME, "finalizers": ["example.com/wait"]}
+    await api.create(DEFINITIONS, made)
+    await api("DELETE", f"{DEFINITIONS}/{NAME}")
+
+    async def is_let_go() -> bool:
+        return bool((await api.get(f"{DEFINITIONS}/{NAME}"))["metadata"]["finalizers"] == ["example.com/wait"])
+
+    await until(is_let_go)
+    conditions = (await api.get(f"{DEFINITIONS}/{NAME}"))["status"]["conditions"]
+    assert [[c["status"], c["reason"], c["message"]] for c in conditions if c["type"] == "Terminating"] == [ended]
+
+
 async def _until(api: Caller, url: str, status: int) -> None:
     async def has_become() -> bool:
         return (await api("GET", url)).status == status

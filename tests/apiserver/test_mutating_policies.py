@@ -617,6 +617,16 @@ async def test_patch_removing_the_name_is_refused_before_mutations(wire: WireCal
     assert "was undeterminable: name must be provided" in answer.json["message"]
 
 
+async def test_mutation_cannot_rename_an_object(wire: WireCaller) -> None:
+    renamed = applying("Object{metadata: Object.metadata{name: 'other'}}")
+    await install(wire, mutator(renamed, matchConstraints=constraints("UPDATE")))
+    await wire.create(MAPS, config_map("m", k="1"))
+    answer = await wire("PATCH", f"{MAPS}/m", {"immutable": True}, type=MERGE)
+    assert (answer.status, answer.json["details"]["name"]) == (422, "other")
+    cause = {"reason": "FieldValueInvalid", "message": 'Invalid value: "other": field is immutable'}
+    assert answer.json["details"]["causes"] == [cause | {"field": "metadata.name"}]
+
+
 async def test_mutation_cannot_remove_metadata(wire: WireCaller) -> None:
     await install(wire, mutator(json_patch('[JSONPatch{op: "remove", path: "/metadata"}]')))
     made = await wire.create(MAPS, config_map("m", {"a": "b"}, k="1"))

@@ -247,6 +247,8 @@ def unequal(one: Any, other: Any, where: str = "") -> list[str]:
         ]  # fmt: skip
     if isinstance(one, list) and isinstance(other, list):
         if len(one) == len(other):
+            if where.endswith(".causes"):  # in no order: of those that both tell, the place means nothing
+                one, other = ([each for each in a if each not in b] for a, b in ((one, other), (other, one)))
             pairs = zip(one, other, strict=True)
             return [line for n, (each, its) in enumerate(pairs) for line in unequal(each, its, f"{where}[{n}]")]
         both = [json.dumps([each for each in a if each not in b])[:3000] for a, b in ((one, other), (other, one))]

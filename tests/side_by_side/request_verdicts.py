@@ -19,7 +19,7 @@ _LINES = [
     ("a page after which nothing more matches", r"\.metadata\.continue: \"CONTINUE\" \| -$"),
     (
         "a default of an int-or-string that is neither",
-        r"(code: 201 |.*\[\] \| ).*default.*must be of type integer,string",
+        r"(code: 201 |\.details\.causes.* \| ).*default.*must be of type integer,string",
     ),
     (
         "a whole number and a multipleOf below one",
@@ -29,6 +29,8 @@ _LINES = [
         "a policy beside what else is wrong",
         r"code: 403 policy '.* denied request.* \| 422 .*(a.name: Req|Version: Inv)",
     ),
+    ("fields for selectors in all versions", r"\.details\.causes.*spec\.selectableFields.*may only be set when"),
+    ("an object or list compared with something else", r"\.details\.causes.*'no such overload'.*rule: dyn\(self\) == "),
     ("a count of another type", r"\.(details|message|reason): .*(accessor error|no whole number|InternalError)"),
     ("words about a policy's JSON patch", r"\.details\.causes\[.* JSON Patch: .* \| .* JSON Patch: "),
     ("the path of a uid", r"\.details\.causes.*\.metadata\.uID"),
@@ -125,7 +127,7 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         return "wrong paths and methods of custom resources"
     if is_custom and of.endswith("/scale") and "no kind is registered for the type v1.Scale in scheme" in line:
         return "a Scale that cannot be read"
-    if '"op": "copy", "from": "/none"' in body and answers[1].status == 422:
+    if '"op": "copy"' in body and "copy operation does not apply" in str(answers[1].value):
         return "a JSON patch that copies from nowhere"
     is_apply = request.headers.get("Content-Type") == PATCHES["apply"]
     if is_apply and of.endswith("/status") and re.match(r"\.metadata\.g|code: 422 .*deletionGrace|.*f:generateN", line):

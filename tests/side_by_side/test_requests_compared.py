@@ -76,6 +76,7 @@ def test_codes_forms_and_warnings_are_compared() -> None:
 def test_differing_values_are_named_by_their_place() -> None:
     assert unequal({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}) == [".a[1].b: 2 | 3"]
     assert unequal({"a": 1}, {"b": 1}) == [".a: 1 | -", ".b: - | 1"]
+    assert unequal({"causes": ["a", "b"]}, {"causes": ["b", "c"]}) == ['.causes[0]: "a" | "c"']
     assert unequal(1, True) == [": 1 | true"]
 
 

@@ -29,11 +29,12 @@ from haru.kube.custom.definitions import (
 from haru.kube.custom.types import custom_kinds, storage_kind_of
 from haru.kube.equality import same_json
 from haru.kube.errors import StatusError, suppress_status
-from haru.kube.meta import Obj, set_condition
+from haru.kube.meta import Obj, get_condition, set_condition
 from haru.storage import Compacted, Record, StoreError, Watch
 
 CLEANUP_PAUSE = 0.2
 IN_FLIGHT_SECONDS = 2.0
+_TERMINATING = "Terminating"
 _LOG = logging.getLogger("haru.apiserver")
 
 
@@ -42,6 +43,11 @@ def _served_by(definition: Obj) -> Obj:
     status, metadata = definition.get("status") or {}, definition["metadata"]
     names, going = status.get("acceptedNames"), bool(metadata.get("deletionTimestamp"))
     return {"spec": definition["spec"], "names": names, "going": going}
+
+
+def _is_emptied(definition: Obj) -> bool:
+    """Whether a definition that is going has been found to have no objects left."""
+    return (get_condition(definition, _TERMINATING) or {}).get("status") == "False"
 
 
 class Definitions:
@@ -176,9 +182,9 @@ class Definitions:
         if not same_json(definition["spec"]["names"], accepted):
             accepted, refusal = accepted_names(definition, self._names_beside(definition))
             conditions = self._named(conditions, refusal, definition)
-        if definition["metadata"].get("deletionTimestamp"):
+        if definition["metadata"].get("deletionTimestamp") and not _is_emptied(definition):
             going = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
-            conditions = self._set(conditions, "Terminating", *going)
+            conditions = self._set(conditions, _TERMINATING, *going)
         if (approval := approval_of(definition)) is not None:
             conditions = self._set(conditions, CONDITION, *approval)
         return {**status, "acceptedNames": accepted, "conditions": conditions}
@@ -214,7 +220,7 @@ class Definitions:
             if kind.group == group
         ]
 
-    def _set(self, conditions: list[Obj], kind: str, status: str, reason: str, message: str) -> list[Obj]:
+    def _set(self, conditions: list[Obj] | None, kind: str, status: str, reason: str, message: str) -> list[Obj]:
         new = {"type": kind, "status": status, "reason": reason, "message": message}
         return set_condition(conditions, new, self._objects.now())
 
@@ -281,9 +287,18 @@ class Definitions:
         return True
 
     async def _let_go(self, definition: Obj) -> None:
+        ended = ("False", "InstanceDeletionCompleted", "removed all instances")
+        if not is_established(definition):
+            ended = ("False", "NeverEstablished", "resource was never established")
+
+        async def tell(live: Obj) -> Obj:
+            status = live.get("status") or {}
+            conditions = self._set(status.get("conditions"), _TERMINATING, *ended)
+            return {**live, "status": {**status, "conditions": conditions}}
 
         async def make(live: Obj) -> Obj:
             finalizers = [name for name in live["metadata"].get("finalizers") or () if name != CLEANUP]
             return {**live, "metadata": {**live["metadata"], "finalizers": finalizers}}
 
+        await self._loopback.update(definition, tell, "status")
         await self._loopback.update(definition, make)

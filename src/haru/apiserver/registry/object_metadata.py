@@ -135,28 +135,27 @@ _KEPT = ("uid", "creationTimestamp", "generation", "selfLink")
 def check_identity(call: Call, wanted: Obj) -> None:
     """A body must say who it is, and mean the object of the URL, whether that exists or not."""
     metadata = wanted.get("metadata") or {}
-    _check_place(call, metadata)
+    # The namespace first, as 1.36 does.
+    _check_namespace(call, metadata)
+    if (metadata.get("name") or call.name) != call.name:
+        raise bad_request_error(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
+        )
     if not metadata.get("name"):
         raise bad_request_error(
             f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
         )
 
 
-def _check_place(call: Call, metadata: Obj) -> None:
-    """The namespace first, as 1.36 does."""
-    _check_namespace(call, metadata)
-    if (metadata.get("name") or call.name) != call.name:
-        raise bad_request_error(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
-        )
-
-
 def keep_server_metadata(call: Call, wanted: Obj, live: Obj) -> Obj:
-    """The wanted metadata with what only the server sets as it was; also where a policy took it away."""
+    """The wanted metadata with what only the server sets as it was; also where a policy took it away.
+
+    Another name, which a policy gave, is left for validation to refuse.
+    """
     metadata = dict(wanted.get("metadata") or {})
-    _check_place(call, metadata)
+    _check_namespace(call, metadata)
     found = live["metadata"]
-    metadata["name"] = call.name
+    metadata["name"] = metadata.get("name") or call.name
     drop_repeated_owners(call, metadata)
     if call.resource.kind.namespaced:
         metadata["namespace"] = call.namespace

@@ -334,7 +334,7 @@ async def _prepared(call: Call, complete: Obj, live: Obj) -> Obj:
         errors = validate_update(new, live, kind, objects.gates, objects.check_selector)
         errors = with_rule_errors(errors, kind, new, live)
     if errors:
-        raise call.invalid(call.name, errors)
+        raise call.invalid(new["metadata"]["name"], errors)
     if not call.subresource:
         call.request.warnings += warnings_on_update(new, live, kind)
         await call.admission.validate_update(call, new, live)
