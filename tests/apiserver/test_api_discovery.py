@@ -17,17 +17,22 @@ AGGREGATED = (
 )
 
 
-async def test_custom_groups_come_by_name_and_their_versions_by_preference(api: Caller) -> None:
-    for group, plural, name in (("z.io", "as", "v1beta1"), ("z.io", "bs", "v1"), ("b.io", "as", "v1")):
+async def test_custom_groups_come_in_the_order_of_each_form_and_their_versions_by_preference(api: Caller) -> None:
+    for group, plural, name in (
+        ("z.io", "as", "v1beta1"),
+        ("z.io", "bs", "v1"),
+        ("b.io", "as", "v1"),
+        ("a.io", "as", "v2"),
+    ):
         made = definition(version(name, additionalPrinterColumns=[], selectableFields=[]))
         made["metadata"]["name"] = f"{plural}.{group}"
         made["spec"] |= {"group": group, "names": {"plural": plural, "kind": f"K{plural}"}}
         await define(api, made)
     groups = {g["name"]: g for g in (await api.get("/apis"))["groups"]}
-    assert list(groups)[-2:] == ["b.io", "z.io"]
+    assert list(groups)[-3:] == ["b.io", "z.io", "a.io"], "by the names of their APIServices"
     assert [v["version"] for v in groups["z.io"]["versions"]] == ["v1", "v1beta1"]
     aggregated = (await api("GET", "/apis", accept=AGGREGATED)).json["items"]
-    assert [item["metadata"]["name"] for item in aggregated][-2:] == ["b.io", "z.io"]
+    assert [item["metadata"]["name"] for item in aggregated][-3:] == ["a.io", "b.io", "z.io"]
 
 
 async def test_legacy_discovery_lists_groups_and_versions(api: Caller) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from haru.kube.custom.shaping import pruned
 from haru.kube.custom.structural import parse
 from haru.kube.custom.value_validation import judge
 from haru.kube.go_values import go_duration, rpc_error
@@ -136,3 +137,10 @@ def test_socket_without_a_server_is_told_as_by_a_client_in_go() -> None:
         rpc_error("UNAVAILABLE", details) == f"rpc error: code = Unavailable desc = connection error: desc = {dialed}"
     )
     assert rpc_error("UNAVAILABLE", "gone") == "rpc error: code = Unavailable desc = gone"
+
+
+def test_items_of_a_list_where_the_schema_has_none_are_pruned() -> None:
+    properties = {"text": {"type": "string"}, "any": {"x-kubernetes-preserve-unknown-fields": True}}
+    value = {"text": [{"k": "a"}, "b"], "any": [{"k": "a"}]}
+    found = pruned(value, parse({"type": "object", "properties": properties}))
+    assert found == ({"text": [{}, "b"], "any": [{"k": "a"}]}, ["text[0].k"])

@@ -31,7 +31,11 @@ _LINES = [
     ),
     ("fields for selectors in all versions", r"\.details\.causes.*spec\.selectableFields.*may only be set when"),
     ("an object or list compared with something else", r"\.details\.causes.*'no such overload'.*rule: dyn\(self\) == "),
-    ("a count of another type", r"\.(details|message|reason): .*(accessor error|no whole number|InternalError)"),
+    ("wrong paths and methods of custom resources", r': "404 page not found'),
+    (
+        "a count of another type",
+        r"\.(details|message|reason|details\.causes#): .*(accessor error|no whole number|InternalError)",
+    ),
     ("words about a policy's JSON patch", r"\.details\.causes\[.* JSON Patch: .* \| .* JSON Patch: "),
     ("the path of a uid", r"\.details\.causes.*\.metadata\.uID"),
     ("which of several bindings allows", r"\.status\.reason: \"RBAC: allowed by .* \| \"RBAC: allowed by"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from functools import lru_cache
 
 import orjson
@@ -86,16 +87,16 @@ class Documents:
         if name == "aggregated /api":
             return discovery.aggregated(served.group_versions, served.kinds, root="/api")
         if name == "aggregated /apis":
-            own = discovery.aggregated(self._own_versions(), served.kinds, root="/apis")
+            own = discovery.aggregated(self._own(served.group_versions), served.kinds, root="/apis")
             return {**own, "items": with_versions(own["items"], self._aggregator.documents())}
         if name == "/api":
             return discovery.api_versions(self._address.external())
-        return discovery.api_group_list([*self._own_versions(), *self._aggregator.versions()])
+        return discovery.api_group_list([*self._own(served.listed_versions), *self._aggregator.versions()])
 
-    def _own_versions(self) -> list[tuple[str, str]]:
-        """The group versions that are served here, and by nobody else."""
+    def _own(self, versions: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Those group versions that nobody else serves."""
         elsewhere = set(self._aggregator.versions())
-        return [version for version in self._served.group_versions if version not in elsewhere]
+        return [version for version in versions if version not in elsewhere]
 
     def _kept(self, name: str) -> tuple[bytes, str]:
         """A document that changes with what is served only, and its ETag."""
@@ -167,7 +168,7 @@ class Documents:
     def paths(self) -> list[str]:
         """Return the paths of all group versions."""
         roots = ["/api", "/apis"]
-        for group, version in (*self._own_versions(), *self._aggregator.versions()):
+        for group, version in (*self._own(self._served.group_versions), *self._aggregator.versions()):
             roots.append(f"/apis/{group}/{version}" if group else f"/api/{version}")
         return roots
 

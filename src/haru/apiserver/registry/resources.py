@@ -97,12 +97,23 @@ class Served:
         custom = {(r.kind.group, r.kind.version) for r in self._custom}
         in_order = sorted(custom, key=lambda version: (version[0], preference(version[1])))
         self.group_versions = list(dict.fromkeys([*self._built_in_versions, *in_order]))
+        self.listed_versions = self._in_legacy_order()
         self._resources = {(r.kind.group, r.kind.version, r.kind.plural): r for r in resources}
         self._preferred: dict[tuple[str, str], Resource] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
         for resource in resources:
             self._preferred.setdefault((resource.kind.group, resource.kind.plural), resource)
             self._by_kind.setdefault((resource.kind.api_version, resource.kind.kind), resource)
+
+    def _in_legacy_order(self) -> list[tuple[str, str]]:
+        """The group versions in the order of the APIGroupList: custom groups by the names of their APIServices."""
+        found = dict.fromkeys(self._built_in_versions)
+        custom = [version for version in self.group_versions if version not in found]
+        first: dict[str, str] = {}
+        for group, version in custom:
+            name = f"{version}.{group}"
+            first[group] = min(first.get(group, name), name)
+        return [*found, *sorted(custom, key=lambda version: first[version[0]])]
 
     def get(self, group: str, version: str, plural: str) -> Resource | None:
         """The resource of a group, version and plural name."""

@@ -36,9 +36,11 @@ def unknown_members(value: Any, schema: Structural) -> list[str]:
 
 def _prune(value: Any, schema: Structural, path: str, unknown: list[str], *, resource: bool = False) -> Any:
     if isinstance(value, list):
-        if schema.items is None:
+        if schema.items is None and (schema.open or schema.preserves_unknown):
             return value
-        items = [_prune(item, schema.items, f"{path}[{index}]", unknown) for index, item in enumerate(value)]
+        items = [
+            _prune(item, schema.items or _OF_NOTHING, f"{path}[{index}]", unknown) for index, item in enumerate(value)
+        ]
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
     if not isinstance(value, dict):
         return value
@@ -60,6 +62,8 @@ def _prune(value: Any, schema: Structural, path: str, unknown: list[str], *, res
 
 
 _GONE = object()
+_OF_NOTHING = Structural()
+"""What a schema of another type says of the items of a list."""
 
 
 def _member(name: str, value: Any, schema: Structural, path: str, unknown: list[str]) -> Any:
