@@ -166,3 +166,21 @@ def test_what_was_printed_in_the_second_of_the_end_is_shown() -> None:
         assert [line for _, line in await lines_of(await play.follow())] == ["late"]
 
     played(work)
+
+
+def test_follow_tells_what_the_network_answers_meanwhile() -> None:
+    async def work(play: Play) -> None:
+        await play.create("until nslookup web > /dev/null; do echo waiting for web; sleep 5; done; echo found; exit 3")
+        began = await play.start()
+        reading = asyncio.create_task(lines_of(await play.follow()))
+        await asyncio.sleep(8)
+        web = {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}
+        created = await play.api(
+            "POST", PODS.replace("pods", "services"), {"kind": "Service", "apiVersion": "v1", **web}
+        )
+        assert created.status == 201, created.body
+        await asyncio.sleep(3)
+        await play.end(began)
+        assert await reading == [(0, "waiting for web"), (5, "waiting for web"), (10, "found")]
+
+    played(work)

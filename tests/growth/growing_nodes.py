@@ -19,6 +19,7 @@ from haru.drivers.simulated.objects import node_object
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.taints import TAINTS_ANNOTATION
 from haru.kube import schema
+from haru.kube.cluster_network import SERVICE_NAME
 from haru.kube.errors import not_found_error
 from haru.kube.kinds import Kind
 from haru.kube.patch.merge_patch import apply_merge_patch
@@ -26,6 +27,7 @@ from haru.kube.patch.strategic import apply_strategic_merge_patch
 from haru.kube.volume_binding import PROVISIONED_BY, STORAGE_PROVISIONER
 from haru.simulated_nodes.claim_preparation import ClaimPreparation
 from haru.simulated_nodes.fleet import Fleet
+from haru.simulated_nodes.network import NodeNetwork
 from haru.simulated_nodes.pod_workers import PodWorkers
 from haru.simulated_nodes.provisioner import PROVISIONER, SimulatedProvisioner
 
@@ -127,6 +129,12 @@ def _volume(kind: Kind, n: int | str) -> Obj:
     return named(kind, n, metadata=annotations, spec=spec, status={"phase": "Released"})
 
 
+def _endpoint_slice(kind: Kind, n: int | str) -> Obj:
+    endpoints = [{"addresses": ["10.0.0.1"], "targetRef": {"kind": "Pod", "name": f"pod-{n}"}}]
+    labels = {"labels": {SERVICE_NAME: f"service-{n}"}}
+    return named(kind, n, metadata=labels, endpoints=endpoints, ports=[{"port": 80}])
+
+
 MAKERS: dict[str, Callable[[Kind, int | str], Obj]] = {
     "nodes": _node,
     "pods": _pod,
@@ -134,6 +142,8 @@ MAKERS: dict[str, Callable[[Kind, int | str], Obj]] = {
     "resourceslices": _slice,
     "persistentvolumeclaims": _volume_claim,
     "persistentvolumes": _volume,
+    "services": lambda kind, n: named(kind, n, spec={"ports": [{"port": 80}]}),
+    "endpointslices": _endpoint_slice,
     "storageclasses": lambda kind, n: named(kind, n, provisioner=PROVISIONER, volumeBindingMode="Immediate"),
 }
 
@@ -247,6 +257,7 @@ class GrowingPublisher(GrowingComponent):
 COMPONENTS = {
     "simulated_nodes/claim_preparation.py": GrowingFleet,
     "simulated_nodes/fleet.py": GrowingFleet,
+    "simulated_nodes/network.py": GrowingFleet,
     "simulated_nodes/pod_workers.py": GrowingFleet,
     "simulated_nodes/provisioner.py": GrowingProvisioner,
     "drivers/simulated/driver.py": GrowingDriver,
@@ -260,7 +271,7 @@ def informers_of(component: object) -> Iterator[Informer]:
     for part in getattr(component, "__dict__", {}).values():
         if isinstance(part, Informer):
             yield part
-        elif isinstance(part, PodWorkers | ClaimPreparation):
+        elif isinstance(part, PodWorkers | ClaimPreparation | NodeNetwork):
             yield from informers_of(part)
 
 

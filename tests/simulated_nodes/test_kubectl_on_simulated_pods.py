@@ -60,6 +60,28 @@ spec:
     volumeMounts: [{name: settings, mountPath: /etc/settings}]
   volumes: [{name: settings, configMap: {name: settings}}]
 """
+WAITING = """
+apiVersion: v1
+kind: Pod
+metadata: {name: myapp-pod}
+spec:
+  containers:
+  - {name: myapp-container, image: "busybox:1.28", command: [sh, -c, "echo The app is running! && sleep 3600"]}
+  initContainers:
+  - name: init-myservice
+    image: busybox:1.28
+    command:
+    - sh
+    - -c
+    - "until nslookup myservice.$(cat /var/run/secrets/kubernetes.io/serviceaccount/namespace).svc.cluster.local;
+       do echo waiting for myservice; sleep 1; done"
+"""
+SERVICE = """
+apiVersion: v1
+kind: Service
+metadata: {name: myservice}
+spec: {selector: {app: main}, ports: [{port: 80, targetPort: 9376}]}
+"""
 TRANSPORTS = {"WebSocket": "true", "SPDY": "false"}
 
 
@@ -217,3 +239,21 @@ def test_log_and_exec_show_what_config_maps_and_services_say(kubectl: Run) -> No
     assert kubectl("exec", "reader", "--", "cat", "/etc/settings/rate", "/tmp/x").stdout == "0.1x\n"
     namespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
     assert kubectl("exec", "reader", "--", "cat", namespace).stdout.strip() == "default"
+
+
+def test_pod_of_the_documentation_waits_for_a_service_and_then_reaches_it(cluster: LocalCluster, kubectl: Run) -> None:
+    cluster.apply(WAITING)
+    cluster.wait_until(
+        lambda: "waiting for myservice" in kubectl("logs", "myapp-pod", "-c", "init-myservice").stdout,
+        timeout=60,
+        what="the init container waits",
+    )
+    assert (cluster.get("Pod", "myapp-pod") or {})["status"]["phase"] == "Pending"
+    cluster.apply(SERVICE)
+    cluster.wait("Pod", "myapp-pod", "Ready", timeout=60)
+    log = kubectl("logs", "myapp-pod", "-c", "init-myservice").stdout
+    assert "Name:\tmyservice.default.svc.cluster.local" in log
+    assert kubectl("exec", "myapp-pod", "-c", "myapp-container", "--", "wget", "-q", "myservice").returncode == 0
+    refused = kubectl("exec", "myapp-pod", "-c", "myapp-container", "--", "curl", "-s", "http://myservice:81")
+    assert (refused.returncode, refused.stdout) == (7, "")
+    kubectl("delete", "pod/myapp-pod", "service/myservice", "--now")

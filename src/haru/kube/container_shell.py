@@ -14,8 +14,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from haru.kube.cluster_network import NETWORK_PROGRAMS
 from haru.kube.file_programs import run_on_files
 from haru.kube.meta import Obj
+from haru.kube.network_programs import run_on_network
 from haru.kube.pod_environment.environment import environment, expand
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.pod_neighbours import has_shared_volume, neighbours_before, neighbours_beside
@@ -51,7 +53,7 @@ def run_beside(
     """What a hook or a probe does in a container that has run so long; unknown if its environment can not be made."""
     try:
         files = files_after(pod, container, sources, elapsed)
-        return ContainerShell(pod, container, sources, files).run(argv)
+        return ContainerShell(pod, container, replace(sources, network=None), files).run(argv)
     except ConfigError:
         return Ran(unknown=argv[0])
 
@@ -146,6 +148,8 @@ class ContainerShell(TrivialShell):
         begins = seen.history.now()
         seen.history.now = lambda: begins + self.at
         self.pod, self.container = pod, container
+        self.network = sources.network
+        self.began = self.network.began_of(container["name"]) if self.network is not None else 0.0
 
     def run_container(self) -> Ran | None:
         """What the container's own command does; None if it has none that is known."""
@@ -169,6 +173,10 @@ class ContainerShell(TrivialShell):
             return code
         if name.startswith(AGNHOST) and (code := run_agnhost(self, self.files, rest)) is not None:
             return code
+        if self.network is not None and (code := run_on_network(self, self.network, name, rest)) is not None:
+            return code
+        if name == "timeout" and len(rest) > 2 and rest[1].rpartition("/")[2] in NETWORK_PROGRAMS:
+            return self.command(rest[1:])
         return super().command(words)
 
     def told(self, name: str, rest: Sequence[str]) -> list[str] | None:

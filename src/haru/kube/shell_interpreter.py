@@ -8,20 +8,34 @@ Source: POSIX sh.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import operator
 import re
 import shlex
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Final
 from urllib.parse import quote, unquote
 
-from haru.kube.shell_output import TURNS, Change, Printed, Ran, Stopped, Turn, evenly
+from haru.kube.cluster_network import NETWORK_PROGRAM, NETWORK_PROGRAMS
+from haru.kube.shell_loops import LoopLeft, ShellLoops
+from haru.kube.shell_output import Printed, Stopped
 from haru.kube.shell_pipes import texts, through
-from haru.kube.shell_words import MOST_COMMANDS, NESTED, PUNCTUATION, expanded, parsed, redirected, stages, unrolled
-from haru.kube.simulated_text import RESERVED, has_mark
+from haru.kube.shell_words import (
+    MOST_COMMANDS,
+    NESTED,
+    PUNCTUATION,
+    SILENT,
+    Loop,
+    expanded,
+    first_loop,
+    joined,
+    parsed,
+    redirected,
+    stages,
+    unrolled,
+)
+from haru.kube.simulated_text import has_mark
 
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _TO_STDERR: Final = (["1", ">&", "2"], [">&", "2"])
@@ -30,19 +44,11 @@ _LOOP: Final = re.compile(
     r"\s*(?:\|([^;&\n]+))?;?\s*$",
     re.DOTALL,
 )
-_COUNTING: Final = re.compile(
-    r"(?:^|(?<=[;\n]))\s*(while|until)\s+(\[\[? [^][;\n]+ (?:-[a-z]{2}|!?==?) [^][;\n]+ \]\]?)\s*"
-    r"[;\n]\s*do\s(.*?)[;\n]\s*done\b[ \t]*",
-    re.DOTALL,
-)
-"""A loop that compares values, which nobody but itself changes."""
 _READING: Final = re.compile(
     r"\|\s*while\s+(?:IFS=\s+)?read\s+(?:-r\s+)?(\w+)\s*[;\n]\s*do\s(.*?)[;\n]\s*done\b", re.DOTALL
 )
 """A loop over the lines that a command prints."""
 _READER: Final = "\2"
-_LOOPS: Final = re.compile(r"\b(?:for|while|until|case)\s")
-_CONDITION: Final = re.compile(r"(?:^|[;&|\n\s])(?:if|test|\[|&&|\|\|)[;&|\n\s\[]")
 _IF: Final = re.compile(
     r"(?:^|(?<=[;\n]))\s*if\s(.*?)[;\n]\s*then\s(.*?)(?:[;\n]\s*else\s(.*?))?[;\n]\s*fi\b[ \t]*", re.DOTALL
 )
@@ -53,9 +59,10 @@ _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _SIGN: Final = 1 << 63
 """Shells compute with 64 bits."""
 _SUBSTITUTION: Final = re.compile(r"\$\(([\w\s./-]+)\)")
-_COMMAND: Final = re.compile(
-    r"\$\(\s*((?:date|cat|head|tail|wc|ls)(?: [^()`|;&<>]*)?)\)|`\s*((?:date|cat|head|tail|wc|ls)(?: [^()`|;&<>]*)?)`"
+_WITH_OUTPUT: Final = (
+    rf"((?:{'|'.join(('date', 'cat', 'head', 'tail', 'wc', 'ls', *NETWORK_PROGRAMS))})(?: [^()`|;&<>]*)?)"
 )
+_COMMAND: Final = re.compile(rf"\$\(\s*{_WITH_OUTPUT}\)|`\s*{_WITH_OUTPUT}`")
 """A command whose output is put in when the command around it is run."""
 _OUTPUT_TO_COME: Final = re.compile("\1([^\1]*)\1")
 _ARRAY: Final = re.compile(r"(?:^|(?<=[;\n]))[ \t]*([A-Za-z_]\w*)=\(([^()`$]*)\)")
@@ -64,13 +71,9 @@ _IN_BACKGROUND: Final = re.compile(r"(\bsleep\s+[^\s;&|]+)\s*&\s*;?\s*wait\b(?:\
 _OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
 }  # fmt: skip
-_MOST_TEXT: Final = 10_000_000
-"""How long all that a program prints, writes and puts into its words may be: text that doubles in a loop ends it."""
-_MOST_TURNS: Final = 100
-"""Of an endless loop with conditions, which may end it, or change what its turns do."""
 
 
-class ShellInterpreter(ABC):
+class ShellInterpreter(ShellLoops):
     """Run the text of a shell.
 
     `files` are what it can read, and then what it has written. A file that may not be written raises OSError.
@@ -79,17 +82,11 @@ class ShellInterpreter(ABC):
     name = "sh"
 
     def __init__(self, variables: Mapping[str, str], files: MutableMapping[str, str] | None = None) -> None:
-        self.variables = {name: RESERVED.sub("", value) for name, value in variables.items()}
-        self.files: MutableMapping[str, str] = {} if files is None else files
-        self.at = 0.0
-        """How many seconds have passed."""
-        self._ran = Ran()
-        self._code = 0
+        super().__init__(variables, files)
         self._ends_at_failure = False
         self._readers: list[tuple[str, str]] = []
         """The loops over lines: the variable of each, and its commands."""
         self._arrays: dict[str, list[str]] = {}
-        self._left = _MOST_TEXT
 
     @abstractmethod
     def command(self, words: Sequence[str]) -> int:
@@ -103,59 +100,11 @@ class ShellInterpreter(ABC):
         """What a program prints that tells what is known from the beginning; None for another program."""
         return None
 
-    def sees_others(self) -> bool:
-        """Whether it has read a file that somebody else may change meanwhile."""
-        return False
-
-    # -- output -------------------------------------------------------------------------------------------------------
-
-    @property
-    def lines(self) -> list[Printed]:
-        """What was printed so far."""
-        return self._ran.lines
-
-    def say(self, text: str, *, is_error: bool = False, every: float = 0.0, is_whole: bool = True) -> None:
-        """Print a line, or a part of one that the next text continues."""
-        lines, text = self._ran.lines, self._bounded(text)
-        if lines and not self._ran.ends_line and lines[-1].is_error == is_error:
-            text = lines.pop().text + text
-        lines.append(Printed(self.at, text, is_error, every))
-        self._ran.ends_line = is_whole
-
-    def print_text(self, text: str) -> None:
-        """Print text of several lines, the last one perhaps without a line break."""
-        for line in text.splitlines(keepends=True):
-            self.say(line.rstrip("\n"), is_whole=line.endswith("\n"))
-
-    def change(self, path: str, text: str | None, *, appends: bool = False, every: float = 0.0) -> None:
-        """Write a file, append to it, or remove it. Raises OSError."""
-        if text is None:
-            self.files.pop(path, None)
-        else:
-            self.files[path] = self._bounded(self.files.get(path, "") + text if appends else text)
-        self._ran.changes.append(Change(self.at, path, text, appends, every))
-
-    def _bounded(self, text: str) -> str:
-        self._left -= len(text) + 30  # each line and word takes time, however short
-        if self._left < 0:
-            raise Stopped
-        return text
-
-    @contextlib.contextmanager
-    def _captured(self) -> Iterator[list[Printed]]:
-        """Have what is printed meanwhile in a list of its own."""
-        ran, shown, ends_line = self._ran, self._ran.lines, self._ran.ends_line
-        ran.lines, ran.ends_line = [], True
-        try:
-            yield ran.lines
-        finally:
-            ran.lines, ran.ends_line = shown, ends_line
-
     # -- loops and conditions -----------------------------------------------------------------------------------------
 
     def text(self, text: str) -> None:
         """Run a whole script."""
-        text = unrolled(_IN_BACKGROUND.sub(r"\1", _ARRAY.sub(self._array, text)))
+        text = unrolled(_IN_BACKGROUND.sub(r"\1", _ARRAY.sub(self._array, joined(text))))
         loop = _LOOP.search(text)
         if loop is None:
             self._commands(text)
@@ -163,49 +112,29 @@ class ShellInterpreter(ABC):
         before = text[: loop.start()].strip(" ;\n")
         if before and self._commands(before):
             return
-        condition = f"{loop[1]}\n" if loop[1].startswith("sleep") else ""
+        body = f"{loop[1]}\n{loop[2]}" if loop[1].startswith("sleep") else loop[2]
         if loop[3]:
-            self._pipe(lambda: self._endless(condition + loop[2]), list(stages(_words(loop[3]))))
+            self._pipe(lambda: self._for_ever(body), list(stages(_words(loop[3]))))
         else:
-            self._endless(condition + loop[2])
+            self._for_ever(body)
 
-    def _endless(self, text: str) -> None:
-        """Go through an endless loop: once, and again where the turns differ, to see how they go on."""
-        ran, before, (first, changes) = self._ran, dict(self.variables), (len(self._ran.lines), len(self._ran.changes))
-        turns, begins = list[Turn](), [self.at]
-        most = _MOST_TURNS if _CONDITION.search(text) else TURNS
-        while not turns or (len(turns) < most and self._differs(turns[0], before)):
-            line, change = len(ran.lines), len(ran.changes)
-            if self._commands(text):
-                return
-            turns.append([*ran.lines[line:], *ran.changes[change:]])
-            begins.append(self.at)
-        last = [
-            [replace(one, at=one.at - begin + begins[-1 - len(turns[-TURNS:])]) for one in turn]
-            for turn, begin in zip(turns[-TURNS:], begins[-1 - len(turns[-TURNS:]) :], strict=False)
-        ]
-        goes_on = evenly(last, [end - begin for begin, end in itertools.pairwise(begins[-1 - len(last) :])])
-        if goes_on is not None:
-            every = [one for turn in turns[: -len(last)] for one in turn] + goes_on
-            ran.lines[first:] = [one for one in every if isinstance(one, Printed)]
-            ran.changes[changes:] = [one for one in every if isinstance(one, Change)]
-        raise Stopped
-
-    def _differs(self, turn: Turn, variables: Mapping[str, str]) -> bool:
-        if self.variables != variables or self.sees_others():
-            return True
-        return any(isinstance(one, Change) or has_mark(one.text) for one in turn)
+    def _for_ever(self, text: str) -> None:
+        """Go through an endless loop; what the network is asked for in it may change its turns for a while."""
+        if NETWORK_PROGRAM.search(text):
+            self._go_through(lambda: self._commands(text) or None, text)
+            return
+        with contextlib.suppress(LoopLeft):
+            self._endless(lambda: self._commands(text), text)
 
     def _commands(self, text: str) -> bool:
         """Run commands in turn; whether the shell has ended with one."""
         text = _READING.sub(self._reader, text)
-        loop = _COUNTING.search(text)
-        if loop is not None and not _LOOPS.search(loop[3]):
-            before, after = text[: loop.start()].strip(" ;\n"), text[loop.end() :].strip(" ;\n")
-            ended = (bool(before) and self._commands(before)) or self._count(loop[1] == "while", loop[2], loop[3])
+        loop = first_loop(text)
+        if loop is not None:
+            before, after = text[: loop.start].strip(" ;\n"), text[loop.end :].strip(" ;\n")
+            ended = (bool(before) and self._commands(before)) or self._run_loop(loop)
             return ended or (bool(after) and self._commands(after))
-        text = _COMMAND.sub(_output_to_come, text)
-        text = _SUBSTITUTION.sub(self._substituted, _ARITHMETIC.sub(self._computed, text))
+        text = self._prepared(text)
         chosen = _IF.search(text)
         if chosen is None:
             return self._plain_commands(text)
@@ -223,21 +152,32 @@ class ShellInterpreter(ABC):
     def _holds(self, condition: str) -> bool | None:
         """Whether commands succeed, whose failure ends no shell; None if it has ended with one."""
         ends, self._ends_at_failure = self._ends_at_failure, False
-        has_ended = self._plain_commands(condition)
+        has_ended = self._plain_commands(self._prepared(condition))
         self._ends_at_failure = ends
         return None if has_ended else not self._code
 
-    def _count(self, while_it_holds: bool, condition: str, text: str) -> bool:
-        """Go through a loop as long as its condition says; whether the shell has ended in it."""
-        code = 0
-        for _ in range(MOST_COMMANDS):
-            if self._holds(condition) != while_it_holds:
-                self._code = code
-                return False
-            if self._commands(text):
-                return True
-            code = self._code
-        raise Stopped
+    def _run_loop(self, loop: Loop) -> bool:
+        """Go through a loop that ends; whether the shell has ended in it."""
+        if loop.kind != "for":
+            return self._count(loop.kind == "while", loop.head, loop.body)
+        for word in self._all_words(loop.head)[:MOST_COMMANDS]:
+            self.variables[loop.name] = word
+            try:
+                if self._commands(loop.body):
+                    return True
+            except LoopLeft:
+                self._code = 0
+                break
+        return False
+
+    def _all_words(self, text: str) -> list[str]:
+        """The words of a loop, its variables and their words in their place."""
+        return self._expand(text, self._code).replace('"', " ").split()
+
+    def _prepared(self, text: str) -> str:
+        """Commands with what is known of their substitutions by now."""
+        text = _COMMAND.sub(_output_to_come, text)
+        return _SUBSTITUTION.sub(self._substituted, _ARITHMETIC.sub(self._computed, text))
 
     def _computed(self, found: re.Match[str]) -> str:
         """The value of a sum, a product, a quotient or a remainder of whole numbers; otherwise its text."""
@@ -277,8 +217,9 @@ class ShellInterpreter(ABC):
         """What a command prints, in one line unless it stands in quotes."""
         joint, _, text = unquote(found[1]).partition(":")
         with self._captured() as printed:
-            self._plain([self._expand(word, self._code) for word in _words(text)])
-        self._ran.lines += [one for one in printed if one.is_error]
+            words = _words(text)
+            self._plain([self._expand(word, self._code) for word in words if word != SILENT])
+        self._ran.lines += [one for one in printed if one.is_error and SILENT not in words]
         return ("\n" if joint else " ").join(one.text for one in printed if not one.is_error)
 
     def _plain_commands(self, text: str) -> bool:
@@ -296,7 +237,7 @@ class ShellInterpreter(ABC):
             following = commands[number + 1][0] if number + 1 < len(commands) else ""
             if self._simple(words):
                 return True
-            if self._ends_at_failure and self._code and following not in ("&&", "||"):
+            if self._ends_at_failure and self._code and following not in ("&&", "||") and words[0] != "!":
                 return True
         return False
 
@@ -304,10 +245,19 @@ class ShellInterpreter(ABC):
 
     def _simple(self, words: list[str]) -> bool:
         """Run one command of a shell; whether the shell ends with it."""
+        if words[0] == "!" and len(words) > 1:
+            ends = self._simple(words[1:])
+            self._code = int(not self._code)
+            return ends
         piped = list(stages(words))
         if len(piped) > 1:
             self._pipe(lambda: self._simple(piped[0]), piped[1:])
             return False
+        if SILENT in words:
+            with self._captured() as printed:
+                ends = self._simple([word for word in words if word != SILENT])
+            self._ran.lines += [one for one in printed if not one.is_error]
+            return ends
         words, path, appends = redirected(words)
         to_stderr = next((end for end in _TO_STDERR if words[-len(end) :] == end), [])
         words = [self._expand(word, self._code) for word in words[: len(words) - len(to_stderr)] or ["sh"]]
@@ -328,6 +278,8 @@ class ShellInterpreter(ABC):
         if has_mark(path):
             self._code = self.other(words)
             return ends
+        if path == "/dev/null":
+            return ends
         try:
             self.change(path, text, appends=appends)
         except OSError as error:
@@ -346,7 +298,7 @@ class ShellInterpreter(ABC):
         self._ran.lines += [one for one in printed if one.is_error]
         lines: Sequence[Printed] = [one for one in printed if not one.is_error]
         for stage in piped:
-            words, path, appends = redirected(stage)
+            words, path, appends = redirected([word for word in stage if word != SILENT])
             lines = self._piped([self._expand(word, 0) for word in words], lines, goes_on=stopped is not None)
             if path:
                 self._tee(self._expand(path, 0), lines, appends=appends)
@@ -419,6 +371,8 @@ class ShellInterpreter(ABC):
         if name == "exit":
             self._code = (int(rest[0]) & 255 if _NUMBER.fullmatch(rest[0]) else 2) if rest else self._code
             return True
+        if name == "break":
+            raise LoopLeft
         if name == "set" and rest and set(rest[0]) <= set("-euxo"):
             self._ends_at_failure |= "e" in rest[0]
             self._code = 0

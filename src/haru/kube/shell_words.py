@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
+
+from haru.kube.cluster_network import NETWORK_PROGRAM
 
 PUNCTUATION: Final = ";&|<>()\n"
 _OPERATORS: Final = {"", ";", "&&", "||"}
@@ -18,6 +20,56 @@ _RANGE: Final = re.compile(r"(?:\$\(|`)seq\s+(?:(\d{1,9})\s+)?(\d{1,9})[)`]|\{(\
 _MOST_TEXT: Final = 100_000
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+|\?))")
 MOST_COMMANDS: Final = 1000
+SILENT: Final = "\3"
+"""The word that stands for the redirection of errors to nowhere."""
+_TO_NOWHERE: Final = re.compile(r"(?:&>|>&)\s*/dev/null|(?<![\d>])1?>\s*/dev/null\s+2>\s*(?:&1|/dev/null)")
+_ERRORS_TO_NOWHERE: Final = re.compile(r"(?<=\s)2>\s*/dev/null")
+_LOOP: Final = re.compile(
+    r"(?:^|(?<=[;\n]))\s*(?:(while|until)\s+([^;\n]+?)|for\s+(\w+)\s+in\s+([^;\n]*?))\s*[;\n]\s*do\s(.*?)[;\n]\s*done\b"
+    r"[ \t]*",
+    re.DOTALL,
+)
+_COMPARISON: Final = re.compile(r"\[\[? [^][;\n]+ (?:-[a-z]{2}|!?==?) [^][;\n]+ \]\]?")
+"""A condition that compares values, which nobody but the loop itself changes."""
+_ALWAYS: Final = ("true", ":", "[ 1 ]", "[ true ]")
+_BREAK: Final = re.compile(r"\bbreak\b")
+_LOOPS: Final = re.compile(r"(?:^|[;&|(\n]|\b(?:then|else|do)\s)\s*(?:for|while|until|case)\s")
+_WHOLE_SUBSTITUTION: Final = re.compile(r"\$\(([^()]*)\)")
+
+
+class Loop(NamedTuple):
+    """A loop in a text: its condition, or its words and their variable."""
+
+    start: int
+    end: int
+    kind: str
+    head: str
+    name: str
+    body: str
+
+
+def first_loop(text: str) -> Loop | None:
+    """The first loop that is gone through turn by turn: until values compare so, the network answers, or `break`."""
+    for found in _LOOP.finditer(text):
+        kind, condition, body = found[1] or "for", found[2] or "", found[5]
+        if _LOOPS.search(body):
+            continue
+        if kind == "for":
+            is_known = "`" not in found[4] and "$(" not in _RANGE.sub(_numbers, found[4]) and "*" not in found[4]
+        else:
+            waits = NETWORK_PROGRAM.search(condition) or (condition in _ALWAYS and _BREAK.search(body))
+            is_known = bool(waits or _COMPARISON.fullmatch(condition))
+        if is_known:
+            alone = _WHOLE_SUBSTITUTION.fullmatch(condition)
+            head = _RANGE.sub(_numbers, found[4]) if kind == "for" else alone[1] if alone else condition
+            return Loop(found.start(), found.end(), kind, head, found[3] or "", body)
+    return None
+
+
+def joined(text: str) -> str:
+    """The text with its continued lines in one, and a word for errors that are thrown away."""
+    text = _TO_NOWHERE.sub(f"> /dev/null {SILENT}", text.replace("\\\n", " "))
+    return _ERRORS_TO_NOWHERE.sub(SILENT, text)
 
 
 def unrolled(text: str) -> str:
@@ -25,6 +77,8 @@ def unrolled(text: str) -> str:
     while (loop := _FOR.search(text)) and len(text) <= _MOST_TEXT:
         words = _RANGE.sub(_numbers, loop[2]).split()
         if any("$" in word or "`" in word or "*" in word for word in words) or NESTED.search(loop[3]):
+            return text
+        if _BREAK.search(loop[3]):
             return text
         turns = "; ".join(f"{loop[1]}={shlex.quote(word)}; {loop[3].strip()}" for word in words[:MOST_COMMANDS])
         text = f"{text[: loop.start()]} {turns or 'true'} {text[loop.end() :]}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from haru.kube.container_shell import ContainerShell, files_after
@@ -32,6 +33,8 @@ def run_in_container(
     Raises ValueError for a malformed annotation, `ConfigError` if an object of its environment is gone.
     """
     files = files_after(pod, container, sources, elapsed)
+    if sources.network is not None:  # it begins now
+        sources = replace(sources, network=replace(sources.network, began={}))
     return _CommandShell(pod, container, sources, files).answer(argv)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from haru.kube.cluster_network import PodNetwork
 from haru.kube.file_history import FILE_MODE, FileHistory
 from haru.kube.meta import Obj
 from haru.kube.pod_environment.environment import ReferencedObjects, expand
@@ -48,6 +49,8 @@ class PodSources:
     allocatable: Mapping[str, str] = field(default_factory=dict)
     services: tuple[tuple[str, str], ...] = ()
     token: Token | None = None
+    network: PodNetwork | None = None
+    """What the containers reach; None where nothing is known of it."""
 
     def facts(self, pod: Obj) -> DownwardFacts:
         """What the downward API tells of where a pod is."""

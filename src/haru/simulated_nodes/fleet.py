@@ -122,7 +122,7 @@ class Fleet:
 
     def _renew_watches(self) -> None:
         """The API answers again: a watch from before may be on a connection that nobody closed and nobody serves."""
-        for informer in (self._stored_nodes, *self.pods.informers):
+        for informer in (self._stored_nodes, *self.pods.informers, *self.pods.network.informers):
             informer.renew_watch(_RENEWED_SECONDS)
 
     # -- nodes --------------------------------------------------------------------------------------------------------

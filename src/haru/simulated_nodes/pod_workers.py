@@ -7,6 +7,7 @@ statuses say when they end, and what runs is not started again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
@@ -34,6 +35,7 @@ from haru.simulated_nodes.claim_preparation import ClaimPreparation
 from haru.simulated_nodes.claims import PreparedClaims
 from haru.simulated_nodes.deferred_resizes import DeferredResizes
 from haru.simulated_nodes.events import PodEvents
+from haru.simulated_nodes.network import NodeNetwork
 from haru.simulated_nodes.nodes import SimulatedNode
 from haru.simulated_nodes.pod_scripts import scripts_of
 from haru.simulated_nodes.preemptions import Preemptions, preempted_status
@@ -75,13 +77,14 @@ class PodWorkers:
         self._terminations = Terminations(clock.now, self._events)
         self._preemptions = Preemptions(clock.now)
         self._allocations = resize.Allocations()
-        self._sources = SourceReader(as_node)
         self._deferred = DeferredResizes()
         self._claims = ClaimPreparation(client, as_node)
         self._pods = Informer(client, PODS, Selection(field_selector="spec.nodeName!="))
         self._pods.add_index(_BY_NODE, lambda pod: (_node_of(pod),))
         self._pods.add_index(_BY_CLAIM, claim_keys)
         self._pods.add_handler(self._pod_added, lambda old, new: self._pod_added(new), self._pod_deleted)
+        self.network = NodeNetwork(client, self._pods, clock.now, self._queue.add)
+        self._sources = SourceReader(as_node, self.network)
         self._with_claims = with_claims
         self._claims.claims.add_handler(self._claim_changed, lambda old, new: self._claim_changed(new))
 
@@ -97,7 +100,9 @@ class PodWorkers:
 
     async def run(self) -> None:
         """Sync pods until cancelled."""
-        await self._queue.run(self.sync, WORKERS)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.network.run(), name=f"{COMPONENT} network")
+            group.create_task(self._queue.run(self.sync, WORKERS), name=f"{COMPONENT} pods")
 
     def sync_node(self, name: str) -> None:
         """Queue all pods of a node that has just come up."""

@@ -16,8 +16,10 @@ from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj, namespace_of, uid_of
 from haru.kube.names import parse_time
 from haru.kube.pod_environment.environment import ReferencedObjects
+from haru.kube.pod_environment.service_environment import service_environment
 from haru.kube.pod_environment.volume_files import references
 from haru.kube.simulated_files import PodSources
+from haru.simulated_nodes.network import NodeNetwork
 from haru.simulated_nodes.nodes import SimulatedNode
 
 CONFIG_MAPS: Final = known_kind("v1", "ConfigMap")
@@ -32,13 +34,14 @@ _LEAST_PAUSE, _LONGEST_PAUSE = 1.0, 10.0
 class SourceReader:
     """Read the objects of pods, once for each pod."""
 
-    def __init__(self, as_node: Callable[[str], ApiClient]) -> None:
-        self._as_node = as_node
+    def __init__(self, as_node: Callable[[str], ApiClient], network: NodeNetwork) -> None:
+        self._as_node, self._network = as_node, network
         self._read: dict[str, ReferencedObjects] = {}
 
     def forget(self, uid: str) -> None:
         """The pod has ended."""
         self._read.pop(uid, None)
+        self._network.forget(uid)
 
     async def of(self, pod: Obj, node: SimulatedNode) -> PodSources:
         """What the pod's containers are told on this node."""
@@ -52,7 +55,12 @@ class SourceReader:
             objects = ReferencedObjects({_ROOT_CA: _ROOT_CA_OBJECT, **found}.get, hidden.get)
             if len(found) == len(config_maps - {_ROOT_CA}) and len(hidden) == len(secrets):
                 self._read[uid_of(pod)] = objects
-        return PodSources(objects, (node.stored.get("status") or {}).get("allocatable") or {})
+        allocatable = (node.stored.get("status") or {}).get("allocatable") or {}
+        network = await self._network.of(pod)
+        if network is None:
+            return PodSources(objects, allocatable)
+        services = service_environment(pod, self._network.services_for(pod))
+        return PodSources(objects, allocatable, tuple(services), network=network)
 
 
 def mount_pause(pod: Obj, now: datetime) -> float:

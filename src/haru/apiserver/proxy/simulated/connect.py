@@ -24,9 +24,9 @@ async def connect_simulated(
     objects: ObjectStore, streams: OpenStreams, request: Request, pod: Obj, *, attach: bool
 ) -> Response:
     """The connection with a container of a simulated pod. Raises StatusError."""
-    sources = await pod_sources(objects, pod)
-    target = _target(pod, chosen_container(pod, request.param("container")), sources)
     command = () if attach else request.query.get("command") or ()
+    sources = await pod_sources(objects, pod, command)
+    target = _target(pod, chosen_container(pod, request.param("container")), sources)
     if not attach and not command:
         raise bad_request_error("you must specify at least one command for the container")
     tty = request.flag("tty")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,9 +17,11 @@ import orjson
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.proxy.simulated.terminal import LineInput
 from haru.apiserver.registry.subresources.simulated_logs import ContainerRun, end_of_run
+from haru.apiserver.registry.subresources.simulated_sources import pod_sources
 from haru.apiserver.request.http import Request
 from haru.apiserver.streams import OpenStreams
 from haru.event_loop import cancelled
+from haru.kube.cluster_network import NETWORK_PROGRAM
 from haru.kube.meta import Obj, name_of, namespace_of, uid_of
 from haru.kube.shell_output import Printed, Ran
 from haru.kube.simulated_commands import is_interactive, run_in_container
@@ -170,6 +172,9 @@ class Session:
             return code, False
         if words[0] == "exit":
             return (int(words[1]) & 255 if len(words) > 1 and words[1].isdigit() else code), True
+        if NETWORK_PROGRAM.search(text):  # which answers as it is now
+            sources = await pod_sources(self._objects, self._target.pod, (text,))
+            self._target = replace(self._target, sources=sources)
         ran = self._run(["sh", "-c", text])
         return await self._play(ran.lines, ran.ends_after, ran.exit_code), False
 

@@ -6,11 +6,13 @@ import asyncio
 from datetime import datetime
 from typing import Final
 
-from haru.apiserver.registry.subresources.simulated_logs import ContainerRun, LogText, end_of_run
+from haru.apiserver.registry.subresources.simulated_logs import ContainerRun, LogText, container_run, end_of_run
+from haru.apiserver.registry.subresources.simulated_sources import pod_sources
 from haru.apiserver.registry.watch import close_when_gone
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request
 from haru.apiserver.streams import OpenStreams
+from haru.kube.cluster_network import asks_network
 from haru.kube.meta import Obj, uid_of
 from haru.storage import Compacted
 
@@ -52,6 +54,7 @@ class SimulatedLogStream:
         while not self._watch.closed and not self._text.is_full:
             self._watch.pending()
             pod = await self._call.objects.peek("", "pods", self._call.namespace, self._call.name)
+            await self._look_again(pod)
             now = self._clock()
             same = pod if pod is not None and uid_of(pod) == self._uid else None
             ended = end_of_run(same, self._container, self._run.restarts, now)
@@ -62,6 +65,14 @@ class SimulatedLogStream:
                 return
             left = self._run.seconds_to_next(now)
             await self._watch.wait(_LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS))
+
+    async def _look_again(self, pod: Obj | None) -> None:
+        """A container that asks the network prints what it answers, which is not known before."""
+        if pod is None or uid_of(pod) != self._uid or not asks_network(pod):
+            return
+        run = container_run(pod, self._container, await pod_sources(self._call.objects, pod))
+        if run is not None and run.restarts == self._run.restarts:
+            self._run = run
 
     async def _send(self, request: Request, body: bytes) -> None:
         if body:

@@ -7,7 +7,7 @@ Source of the messages: kubelet `kubelet_pods.go`, `validateContainerLogStatus`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from haru.kube.container_scripts import RUNS_ON, Script, script_of
@@ -95,6 +95,8 @@ def container_run(
     if spec is None or status is None:
         return None
     began, ended = _times(pod, status, previous=previous)
+    if sources.network is not None:
+        sources = replace(sources, network=replace(sources.network, began={container: began}))
     try:
         script = script_of(pod, spec, sources) or RUNS_ON
     except (ValueError, ConfigError) as error:

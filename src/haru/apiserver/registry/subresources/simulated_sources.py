@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from haru.apiserver.object_store import ObjectStore
-from haru.kube.meta import Obj, namespace_of
+from haru.kube.cluster_network import (
+    SERVICE_NAME,
+    ClusterNetwork,
+    PodNetwork,
+    asks_network,
+    pod_network,
+    reachable_namespaces,
+)
+from haru.kube.meta import Obj, key_of, labels_of, name_of, namespace_of
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.service_environment import API_SERVER, service_environment
 from haru.kube.pod_environment.volume_files import references
 from haru.kube.simulated_files import PodSources
 
 
-async def pod_sources(objects: ObjectStore, pod: Obj) -> PodSources:
-    """The objects that a pod names, the Services that it sees, and what its node has; all as they are now."""
+async def pod_sources(objects: ObjectStore, pod: Obj, command: Sequence[str] = ()) -> PodSources:
+    """The objects that a pod names, the Services that it sees, and what its node has; all as they are now.
+
+    And what its containers reach, if they ask or this command does.
+    """
     namespace = namespace_of(pod)
     config_maps, secrets = references(pod)
     found = ReferencedObjects(
@@ -25,7 +36,22 @@ async def pod_sources(objects: ObjectStore, pod: Obj) -> PodSources:
     if (own := await objects.peek("", "services", *API_SERVER)) is not None:
         services.append(own)
     allocatable = (node.get("status") or {}).get("allocatable") or {}
-    return PodSources(found, allocatable, tuple(service_environment(pod, services)))
+    network = await _network(objects, pod, command) if asks_network(pod, *command) else None
+    return PodSources(found, allocatable, tuple(service_environment(pod, services)), network=network)
+
+
+async def _network(objects: ObjectStore, pod: Obj, command: Sequence[str]) -> PodNetwork:
+    """The network as the pod's containers see it, as far as the objects of namespaces say that they can name."""
+    every = map(name_of, await objects.peek_all("", "namespaces"))
+    services, pods = dict[str, Obj](), dict[str, Obj]()
+    slices: dict[str, list[Obj]] = {}
+    for namespace in sorted(reachable_namespaces(pod, every, *command)):
+        services |= {key_of(one): one for one in await objects.peek_all("", "services", namespace)}
+        pods |= {key_of(one): one for one in await objects.peek_all("", "pods", namespace)}
+        for one in await objects.peek_all("discovery.k8s.io", "endpointslices", namespace):
+            if name := labels_of(one).get(SERVICE_NAME):
+                slices.setdefault(f"{namespace}/{name}", []).append(one)
+    return pod_network(ClusterNetwork(services, pods, lambda key: slices.get(key, ())), pod, objects.clock())
 
 
 async def _each(objects: ObjectStore, plural: str, namespace: str, names: Iterable[str]) -> dict[str, Obj]:

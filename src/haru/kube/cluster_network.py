@@ -1,0 +1,279 @@
+"""What simulated containers reach of a network: which names resolve, which ports answer, and since when. Pure.
+
+Nothing listens in a simulated container, so the objects of the API decide: a Service's name resolves from its creation
+on; a port of it answers from when a ready endpoint stands behind it, whose pod declares that port or no port at all.
+What lies outside the cluster, and the pod itself, are not known.
+Source: Kubernetes' DNS specification with the search path of pods, kube-proxy and CoreDNS, as behaviour.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from haru.kube.meta import Obj, get_condition, name_of, namespace_of
+from haru.kube.names import parse_time
+from haru.kube.pod_containers import containers_of
+
+SERVICE_NAME: Final = "kubernetes.io/service-name"
+NETWORK_PROGRAMS: Final = ("nslookup", "getent", "nc", "wget", "curl", "pg_isready", "mysqladmin", "redis-cli")
+NETWORK_PROGRAM: Final = re.compile(rf"(?<![\w./-])(?:/\w+)*/?(?:{'|'.join(NETWORK_PROGRAMS)})(?![\w./=-])")
+_DOMAIN: Final = ".svc.cluster.local"
+_ALWAYS_THERE: Final = ("default", "kube-system")
+_MOST_STRETCHES: Final = 100
+Stretch = tuple[float, float]
+"""From when and until when something is so, in seconds since 1970."""
+
+
+def asks_network(pod: Obj, *more: str) -> bool:
+    """Whether the command of some container of a pod, or one of these texts, has a program that asks the network."""
+    if any(NETWORK_PROGRAM.search(text) for text in more):
+        return True
+    every = containers_of(pod.get("spec") or {})
+    words = (str(word) for one in every for field_ in ("command", "args") for word in one.get(field_) or ())
+    return any(NETWORK_PROGRAM.search(word) for word in words)
+
+
+def reachable_namespaces(pod: Obj, namespaces: Iterable[str], *more: str) -> set[str]:
+    """The namespaces whose Services the scripts of a pod may name: its own, and those that its spec mentions."""
+    text = f"{pod.get('spec')}{more}"
+    return {namespace_of(pod), *(name for name in namespaces if name in text)}
+
+
+class Fact(NamedTuple):
+    """When a name resolves or a port answers, and the addresses behind it."""
+
+    stretches: tuple[Stretch, ...]
+    addresses: tuple[str, ...] = ()
+    name: str = ""
+
+    def holds(self, moment: float) -> bool:
+        """Whether it is so at this moment."""
+        return any(begin <= moment < end for begin, end in self.stretches)
+
+    def next_change(self, moment: float) -> float:
+        """When it changes after this moment, as far as that is known."""
+        return min((at for stretch in self.stretches for at in stretch if at > moment), default=math.inf)
+
+
+@dataclass(slots=True)
+class NetworkMemory:
+    """What was so of all that the containers of a pod have asked: objects tell only what is so now, and since when."""
+
+    stretches: dict[str, list[Stretch]] = field(default_factory=dict)
+    looked: dict[str, float] = field(default_factory=dict)
+
+    def note(self, question: str, since: float | None, now: float) -> tuple[Stretch, ...]:
+        """Take in that something is so since then, or is not (None), as it was found now."""
+        known, before = self.stretches.setdefault(question, []), self.looked.get(question, -math.inf)
+        is_open = bool(known) and math.isinf(known[-1][1])
+        if since is None and is_open:
+            known[-1] = known[-1][0], now
+        elif since is not None and not is_open:
+            known.append((max(since, before), math.inf))
+        del known[:-_MOST_STRETCHES]
+        self.looked[question] = now
+        return tuple(known)
+
+
+class _Name(NamedTuple):
+    """A name in the cluster: of a Service, or of one endpoint of a headless one."""
+
+    service: str
+    endpoint: str
+    full: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNetwork:
+    """The objects that decide, by `namespace/name`; `slices_of` gives the EndpointSlices of such a Service."""
+
+    services: Mapping[str, Obj]
+    pods: Mapping[str, Obj]
+    slices_of: Callable[[str], Iterable[Obj]]
+
+    def named(self, host: str, namespace: str) -> _Name | None:
+        """What a name stands for as a pod of this namespace resolves it; None for one outside the cluster."""
+        host = host.rstrip(".").lower()
+        full = host.removesuffix(_DOMAIN)
+        if full == host:
+            full = host.removesuffix(".svc")
+        labels = full.split(".")
+        if full != host:
+            return _name(labels) if len(labels) in (2, 3) else None
+        if len(labels) == 1:
+            return _name([host, namespace])
+        if len(labels) == 2 and f"{namespace}/{labels[1]}" in self.services:
+            return _name([*labels, namespace])
+        return _name(labels) if len(labels) < 4 and self._is_namespace(labels[-1], namespace) else None
+
+    def _is_namespace(self, name: str, own: str) -> bool:
+        if name == own or name in _ALWAYS_THERE:
+            return True
+        return any(key.startswith(f"{name}/") for key in (*self.services, *self.pods))
+
+    def addresses(self, name: _Name) -> Iterator[tuple[str, float]] | None:
+        """The addresses of a name, each with the moment since when it is one; None if it leads out of the cluster."""
+        service = self.services.get(name.service)
+        if service is None:
+            return iter(())
+        spec, created = service.get("spec") or {}, _created(service)
+        if spec.get("type") == "ExternalName":
+            return None
+        if not _is_headless(service):
+            return iter(() if name.endpoint else ((spec["clusterIP"], created),))
+        found = self._endpoints(name.service)
+        return ((address, max(since, created)) for host, address, since, _, _ in found if name.endpoint in ("", host))
+
+    def port(self, name: _Name, number: int) -> float | None:
+        """Since when a port behind a name answers; None if it does not."""
+        service = self.services.get(name.service)
+        if service is None:
+            return None
+        headless, listed = _is_headless(service), (service.get("spec") or {}).get("ports") or ()
+        of_number = {one.get("name") or "" for one in listed if one["port"] == number}
+        moments = [
+            max(since, _created(service))
+            for host, _, since, ports, pod in self._endpoints(name.service)
+            for target in ([number] if headless else [ports[one] for one in of_number if one in ports])
+            if name.endpoint in ("", host) and (pod is None or _listens(pod, target))
+        ]
+        return min(moments, default=None)
+
+    def owner(self, address: str) -> _Name | Obj | None:
+        """The Service or the pod that has an address; None if nobody in the cluster does."""
+        for key, service in self.services.items():
+            if (service.get("spec") or {}).get("clusterIP") == address:
+                namespace, _, name = key.partition("/")
+                return _name([name, namespace])
+        return next((pod for pod in self.pods.values() if (pod.get("status") or {}).get("podIP") == address), None)
+
+    def _endpoints(self, service: str) -> Iterator[tuple[str, str, float, Mapping[str, int], Obj | None]]:
+        """The ready endpoints of a Service: hostname, address, since when, ports by name, and the pod behind it."""
+        for one in self.slices_of(service):
+            ports = {port.get("name") or "": port.get("port") or 0 for port in one.get("ports") or ()}
+            for endpoint in one.get("endpoints") or ():
+                if (endpoint.get("conditions") or {}).get("ready") is False or not endpoint.get("addresses"):
+                    continue
+                behind = (endpoint.get("targetRef") or {}).get("name")
+                pod = self.pods.get(f"{namespace_of(one)}/{behind}") if behind else None
+                since = _ready_since(pod) if pod is not None else _created(one)
+                yield endpoint.get("hostname") or "", endpoint["addresses"][0], since, ports, pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodNetwork:
+    """The network as the containers of one pod see it, as it is found now.
+
+    `began` tells when each container began that has; one that has not begins now.
+    """
+
+    cluster: ClusterNetwork
+    pod: Obj
+    now: datetime
+    began: Mapping[str, datetime]
+    memory: NetworkMemory = field(default_factory=NetworkMemory)
+    _facts: dict[str, Fact | None] = field(default_factory=dict)
+
+    def began_of(self, container: str) -> float:
+        """When a container began, in seconds since 1970."""
+        return self.began.get(container, self.now).timestamp()
+
+    def name(self, host: str) -> Fact | None:
+        """When a name resolves; None if that is not known."""
+        if host not in self._facts:
+            self._facts[host] = self._name(host)
+        return self._facts[host]
+
+    def port(self, host: str, number: int) -> Fact | None:
+        """When a port of a name or an address answers; None if that is not known."""
+        question = f"{host} {number}"
+        if question not in self._facts:
+            self._facts[question] = self._port(host, number)
+        return self._facts[question]
+
+    def _name(self, host: str) -> Fact | None:
+        if is_address(host):
+            return Fact(((-math.inf, math.inf),), (host,), host)
+        name = None if self._is_own(host) else self.cluster.named(host, namespace_of(self.pod))
+        found = self.cluster.addresses(name) if name is not None else None
+        if name is None or found is None:
+            return None
+        addresses = dict(found)
+        since = min(addresses.values(), default=None)
+        return Fact(self.memory.note(host, since, self.now.timestamp()), tuple(addresses), name.full)
+
+    def _port(self, host: str, number: int) -> Fact | None:
+        if is_address(host):
+            owner = None if self._is_own(host) else self.cluster.owner(host)
+        else:
+            owner = None if self.name(host) is None else self.cluster.named(host, namespace_of(self.pod))
+        if owner is None:
+            return None
+        if isinstance(owner, _Name):
+            since = self.cluster.port(owner, number)
+        else:
+            since = _running_since(owner) if _listens(owner, number) else None
+        return Fact(self.memory.note(f"{host} {number}", since, self.now.timestamp()))
+
+    def _is_own(self, host: str) -> bool:
+        status = self.pod.get("status") or {}
+        return host in ("localhost", "::1", name_of(self.pod), status.get("podIP")) or host.startswith(("127.", "0."))
+
+
+def pod_network(cluster: ClusterNetwork, pod: Obj, now: datetime, memory: NetworkMemory | None = None) -> PodNetwork:
+    """The network as the containers of a pod see it that run now, or begin now."""
+    status = pod.get("status") or {}
+    members = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+    every = [one for member in members for one in status.get(member) or ()]
+    began = {one["name"]: parse_time(at) for one in every if (at := _running(one).get("startedAt"))}
+    return PodNetwork(cluster, pod, now, began, memory or NetworkMemory())
+
+
+def is_address(host: str) -> bool:
+    """Whether this is an address and not a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _name(labels: list[str]) -> _Name:
+    return _Name(f"{labels[-1]}/{labels[-2]}", labels[0] if len(labels) == 3 else "", f"{'.'.join(labels)}{_DOMAIN}")
+
+
+def _is_headless(service: Obj) -> bool:
+    return (service.get("spec") or {}).get("clusterIP") in (None, "", "None")
+
+
+def _created(obj: Obj) -> float:
+    text = obj["metadata"].get("creationTimestamp")
+    return parse_time(text).timestamp() if text else -math.inf
+
+
+def _ready_since(pod: Obj) -> float:
+    ready = get_condition(pod, "Ready") or {}
+    told = ready.get("status") == "True" and ready.get("lastTransitionTime")
+    return parse_time(told).timestamp() if told else _created(pod)
+
+
+def _running(status: Obj) -> Obj:
+    return (status.get("state") or {}).get("running") or {}
+
+
+def _running_since(pod: Obj) -> float | None:
+    """Since when all containers of a pod run; None if they do not."""
+    began = [_running(one).get("startedAt") or "" for one in (pod.get("status") or {}).get("containerStatuses") or ()]
+    return max(parse_time(at).timestamp() for at in began) if began and all(began) else None
+
+
+def _listens(pod: Obj, port: int) -> bool:
+    """Whether a container of the pod declares this port, or none declares any."""
+    ports = [one["containerPort"] for each in containers_of(pod["spec"]) for one in each.get("ports") or ()]
+    return not ports or port in ports

@@ -1,0 +1,112 @@
+"""What the containers of simulated pods reach of the cluster's network: Services and their endpoints, as a watch tells.
+
+They are watched from the first pod on whose containers ask the network, and not before. A change brings those pods back
+whose containers may have asked for it: the ones of its namespace, and those that mention this namespace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from haru.client.api import ApiClient
+from haru.client.informer import Informer
+from haru.kube.cluster_network import (
+    SERVICE_NAME,
+    ClusterNetwork,
+    NetworkMemory,
+    PodNetwork,
+    asks_network,
+    pod_network,
+    reachable_namespaces,
+)
+from haru.kube.kinds import known_kind
+from haru.kube.meta import Obj, key_of, labels_of, namespace_of, uid_of
+
+SERVICES: Final = known_kind("v1", "Service")
+ENDPOINT_SLICES: Final = known_kind("discovery.k8s.io/v1", "EndpointSlice")
+_BY_SERVICE: Final = "service"
+_LOOK_SECONDS, _LOOKS = 0.2, 25
+"""How often it is looked whether the first list is there; to a pod that begins before it nothing is known."""
+
+
+@dataclass(slots=True)
+class _Asking:
+    """A pod whose containers ask, and what they have found."""
+
+    pod: Obj
+    memory: NetworkMemory = field(default_factory=NetworkMemory)
+
+
+class NodeNetwork:
+    """The network of all nodes. `changed` is told the keys of pods that something may have changed for."""
+
+    def __init__(
+        self, client: ApiClient, pods: Informer, now: Callable[[], datetime], changed: Callable[[str], None]
+    ) -> None:
+        self._pods, self._now, self._tell = pods, now, changed
+        self._services, self._slices = Informer(client, SERVICES), Informer(client, ENDPOINT_SLICES)
+        self._slices.add_index(_BY_SERVICE, _service_of)
+        for informer in self.informers:
+            informer.add_handler(self._changed, lambda old, new: self._changed(new), self._changed)
+        self._cluster = ClusterNetwork(
+            self._services.store, pods.store, lambda key: self._slices.among(_BY_SERVICE, key)
+        )
+        self._asking: dict[str, _Asking] = {}
+        self._is_wanted = asyncio.Event()
+
+    @property
+    def informers(self) -> tuple[Informer, ...]:
+        """Those of Services and EndpointSlices, which run once a pod asks."""
+        return self._services, self._slices
+
+    async def run(self) -> None:
+        """Watch, once it is wanted, until cancelled."""
+        await self._is_wanted.wait()
+        async with asyncio.TaskGroup() as group:
+            for informer in self.informers:
+                group.create_task(informer.run(), name=f"simulated-kubelet {informer.kind.plural}")
+
+    def forget(self, uid: str) -> None:
+        """The pod has ended."""
+        self._asking.pop(uid, None)
+
+    async def of(self, pod: Obj) -> PodNetwork | None:
+        """The network as the pod's containers see it; None if none asks, or nothing is known of it."""
+        if not asks_network(pod):
+            return None
+        asking = self._asking.setdefault(uid_of(pod), _Asking(pod))
+        self._is_wanted.set()
+        if not await self._is_known():
+            return None
+        return pod_network(self._cluster, pod, self._now(), asking.memory)
+
+    def services_for(self, pod: Obj) -> list[Obj]:
+        """The Services that its containers may be told of in variables."""
+        namespaces = (namespace_of(pod), "default")
+        return [one for one in self._services.store.values() if namespace_of(one) in namespaces]
+
+    async def _is_known(self) -> bool:
+        for _ in range(_LOOKS):
+            waiting = [informer for informer in self.informers if not informer.has_synced]
+            if not waiting or any(informer.interrupted for informer in waiting):
+                return not waiting
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await waiting[0].wait_synced()
+        return False
+
+    def _changed(self, obj: Obj) -> None:
+        namespace = namespace_of(obj)
+        for asking in self._asking.values():
+            if namespace in reachable_namespaces(asking.pod, (namespace,)):
+                self._tell(key_of(asking.pod))
+
+
+def _service_of(endpoint_slice: Obj) -> Iterator[str]:
+    if name := labels_of(endpoint_slice).get(SERVICE_NAME):
+        yield f"{namespace_of(endpoint_slice)}/{name}"
