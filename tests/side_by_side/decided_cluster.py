@@ -222,6 +222,14 @@ class DecidedCluster:
                 found |= of_containers(name_of(pod), extended["requestMappings"]) if extended else {}
         return found
 
+    async def placed_since(self, before: Sequence[Obj], pods: Mapping[str, Obj], but: Collection[str]) -> list[Obj]:
+        """Those of the pods that had no node `before`, and their claims."""
+        waited = {name_of(one) for one in before if one["kind"] == "Pod" and not one["spec"].get("nodeName")}
+        found = [one for name, one in pods.items() if name in waited - set(but) and one["spec"].get("nodeName")]
+        uids = {one["metadata"]["uid"] for one in found}
+        claims = await self.listed("ResourceClaim") if found else []
+        return found + [one for one in claims if any(user["uid"] in uids for user in _users(one))]
+
     async def volumes(self, pods: Sequence[Obj], claims: Sequence[Obj]) -> dict[str, str]:
         """The volumes that these pods got for claims that had none, or for which nodes some were made."""
         waited = {name_of(one) for one in claims if not one["spec"].get("volumeName")}
@@ -286,6 +294,10 @@ def _told(pod: Obj) -> list[Any]:
         meta.get("deletionTimestamp"),
         pod["spec"].get("nodeName"),
     ]
+
+
+def _users(claim: Obj) -> Sequence[Obj]:
+    return (claim.get("status") or {}).get("reservedFor") or ()
 
 
 def _identity(device: Obj) -> tuple[str, str, str]:

@@ -223,7 +223,8 @@ class Play:
         )
         differing = differences(seen, expected, self._group is not None, promised)
         if any(one not in KNOWN for one in differing):
-            case = Situation(objects, self._asked, self._group)
+            others = await self._cluster.placed_since(objects, after, names)
+            case = Situation(objects, self._asked, self._group, others=others)
             cause = cause_of(differing, seen, expected, case, lambda other: _outcomes(self._decided(other)))
             differing = (cause,) if cause else differing
         waits = not any(one.node or one.nominated for one in pods.values())

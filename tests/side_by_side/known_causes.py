@@ -28,12 +28,16 @@ _MOST_DEVICES = 8
 
 @dataclass(frozen=True)
 class Situation:
-    """All objects before a decision, and the pods that are decided. `searches`: for places of a gang."""
+    """All objects before a decision, and the pods that are decided. `searches`: for places of a gang.
+
+    `others`: pods that waited beside them and have a node afterwards, with their claims, as they are then.
+    """
 
     objects: Sequence[Obj]
     pods: Sequence[Obj]
     group: Obj | None
     searches: bool = True
+    others: Sequence[Obj] = ()
 
 
 Decide = Callable[[Situation], Sequence[Outcome]]
@@ -54,6 +58,7 @@ def cause_of(
     if MESSAGES.issuperset(found) and tells_of_distinct(seen, expected, situation, decide):
         return "distinct"
     worlds: dict[str, Callable[[Situation], Situation | None]] = {
+        "others first": with_others_decided,
         "lists": with_lists_ignored,
         "distinct": partial(with_distinct_devices, chosen=seen.devices),
         "mapped": with_mapped_claims_free,
@@ -199,6 +204,20 @@ def with_members_alone(situation: Situation) -> Situation | None:
     alone = [{**one, "spec": {**one["spec"], "disruptionMode": "Pod"}} for one in groups]
     others = [one for one in situation.objects if one["kind"] != "PodGroup"]
     return Situation([*others, *alone], situation.pods, None)
+
+
+# -- others in the queue ----------------------------------------------------------------------------------------------
+
+
+def with_others_decided(situation: Situation) -> Situation | None:
+    """Pods that were woken, too, have the places that they got: any unit may be the first."""
+    others = {_identity(one): one for one in situation.others}
+    kept = [one for one in situation.objects if _identity(one) not in others]
+    return replace(situation, objects=[*kept, *situation.others], others=()) if others else None
+
+
+def _identity(one: Obj) -> tuple[str, str]:
+    return one["kind"], name(one)
 
 
 # -- promised places --------------------------------------------------------------------------------------------------

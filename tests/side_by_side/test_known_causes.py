@@ -127,6 +127,27 @@ def test_budget_is_no_cause_of_other_victims_than_those_that_it_leads_to() -> No
     assert cause(waits(waiting, victims=("r1",), nominated="n0"), case) == ""
 
 
+# -- others in the queue ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cpu", "found"), [("4", "others first"), ("1", "")])
+def test_pod_that_waited_too_may_have_been_decided_first(cpu: str, found: str) -> None:
+    """A change woke both; the one that kube-scheduler took first leaves nothing to this one, or enough."""
+    other, waiting = pod("other", priority=10, cpu=cpu), pod("p", priority=10)
+    placed = pod("other1", "n0", priority=10, cpu=cpu)
+    placed["metadata"]["name"] = "other"
+    case = Situation(stored(*nodes(1), other, waiting), [waiting], None, others=stored(placed))
+    victimless = "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+    message = f"0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, {victimless}"
+
+    def decide(some: Situation) -> list[Outcome]:
+        return [outcome_of(one) for one in decisions(some.objects, some.pods, some.group, ties=1)]
+
+    expected = decide(case)
+    assert expected[0].nodes() == {"p": "n0"}
+    assert cause_of(["bound"], waits(waiting, message=message), expected, case, decide) == found
+
+
 # -- promised places --------------------------------------------------------------------------------------------------
 
 
