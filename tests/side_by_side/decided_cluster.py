@@ -222,10 +222,10 @@ class DecidedCluster:
                 found |= of_containers(name_of(pod), extended["requestMappings"]) if extended else {}
         return found
 
-    async def placed_since(self, before: Sequence[Obj], pods: Mapping[str, Obj], but: Collection[str]) -> list[Obj]:
+    async def placed_since(self, before: Sequence[Obj], pods: Sequence[Obj]) -> list[Obj]:
         """Those of the pods that had no node `before`, and their claims."""
         waited = {name_of(one) for one in before if one["kind"] == "Pod" and not one["spec"].get("nodeName")}
-        found = [one for name, one in pods.items() if name in waited - set(but) and one["spec"].get("nodeName")]
+        found = [one for one in pods if name_of(one) in waited and one["spec"].get("nodeName")]
         uids = {one["metadata"]["uid"] for one in found}
         claims = await self.listed("ResourceClaim") if found else []
         return found + [one for one in claims if any(user["uid"] in uids for user in _users(one))]

@@ -132,7 +132,7 @@ def differences(
 
 
 def _different(seen: Outcome, expected: Outcome, grouped: bool, promised: bool) -> tuple[str, ...]:
-    found = [*_bindings(seen, expected, grouped), *_victims(seen, expected, grouped)]
+    found = [*_bindings(seen, expected, grouped), *_victims(seen, expected)]
     if grouped:
         if found != ["more members"] and sorted(seen.nodes().values()) != sorted(expected.nodes().values()):
             found.append("nodes")
@@ -164,10 +164,8 @@ def _bindings(seen: Outcome, expected: Outcome, grouped: bool) -> list[str]:
     return ["more members" if after > before and not expected.victims and not seen.victims else "bound"]
 
 
-def _victims(seen: Outcome, expected: Outcome, grouped: bool) -> list[str]:
-    if sorted(seen.victims) == sorted(expected.victims):
-        return []
-    return ["extras" if grouped and any(seen.bound.values()) and not expected.victims else "victims"]
+def _victims(seen: Outcome, expected: Outcome) -> list[str]:
+    return [] if sorted(seen.victims) == sorted(expected.victims) else ["victims"]
 
 
 def _messages(seen: Outcome, expected: Outcome, grouped: bool) -> list[str]:

@@ -223,8 +223,9 @@ class Play:
         )
         differing = differences(seen, expected, self._group is not None, promised)
         if any(one not in KNOWN for one in differing):
-            others = await self._cluster.placed_since(objects, after, names)
-            case = Situation(objects, self._asked, self._group, others=others)
+            ours = await self._cluster.placed_since(objects, [after[name] for name in names])
+            others = await self._cluster.placed_since(objects, [after[name] for name in after.keys() - set(names)])
+            case = Situation(objects, self._asked, self._group, others=others, placed=ours)
             cause = cause_of(differing, seen, expected, case, lambda other: _outcomes(self._decided(other)))
             differing = (cause,) if cause else differing
         waits = not any(one.node or one.nominated for one in pods.values())

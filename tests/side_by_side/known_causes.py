@@ -30,7 +30,8 @@ _MOST_DEVICES = 8
 class Situation:
     """All objects before a decision, and the pods that are decided. `searches`: for places of a gang.
 
-    `others`: pods that waited beside them and have a node afterwards, with their claims, as they are then.
+    `others`: pods that waited beside them and have a node afterwards, with their claims, as they are then. `placed`:
+    those of the pods that have one, likewise.
     """
 
     objects: Sequence[Obj]
@@ -38,6 +39,7 @@ class Situation:
     group: Obj | None
     searches: bool = True
     others: Sequence[Obj] = ()
+    placed: Sequence[Obj] = ()
 
 
 Decide = Callable[[Situation], Sequence[Outcome]]
@@ -81,8 +83,10 @@ def cause_of(
         several = made(several) or several
     if several is not situation and _decides(seen, several, decide, ending):
         return "several"
-    quorate = "victims" in found and any(_frees(seen, one, decide) for one in quorums(situation, seen))
-    return "quorum" if quorate else ""
+    if "victims" not in found:
+        return ""
+    made_for = {"quorum": quorums(situation, seen), "extras": extras(situation, seen)}
+    return next((cause for cause, made in made_for.items() if any(_frees(seen, one, decide) for one in made)), "")
 
 
 def _decides(seen: Outcome, world: Situation, decide: Decide, ending: Collection[str] = ()) -> bool:
@@ -196,6 +200,21 @@ def quorums(situation: Situation, seen: Outcome) -> Iterator[Situation]:
         yield Situation(objects, chosen, situation.group)
 
 
+def extras(situation: Situation, seen: Outcome) -> Iterator[Situation]:
+    """Members without a place, if the quorum were not met by the others, which run."""
+    running = [pod for pod in situation.pods if seen.pods[name(pod)].node]
+    waiting = [pod for pod in situation.pods if pod not in running]
+    if situation.group is None or not (running and waiting and situation.placed):
+        return
+    for count in range(1, len(waiting) + 1):
+        policy = {"schedulingPolicy": {"gang": {"minCount": len(running) + count}}}
+        group = {**situation.group, "spec": situation.group["spec"] | policy}
+        for chosen in itertools.combinations(waiting, count):
+            gone = [situation.group, *(pod for pod in waiting if pod not in chosen)]
+            objects = [one for one in situation.objects if one not in gone]
+            yield Situation([*_with_later(objects, situation.placed), group], chosen, group)
+
+
 def with_members_alone(situation: Situation) -> Situation | None:
     """Members of running groups may be evicted one by one, as kube-scheduler does for a single pod."""
     groups = [one for one in situation.objects if one["kind"] == "PodGroup"]
@@ -211,9 +230,14 @@ def with_members_alone(situation: Situation) -> Situation | None:
 
 def with_others_decided(situation: Situation) -> Situation | None:
     """Pods that were woken, too, have the places that they got: any unit may be the first."""
-    others = {_identity(one): one for one in situation.others}
-    kept = [one for one in situation.objects if _identity(one) not in others]
-    return replace(situation, objects=[*kept, *situation.others], others=()) if others else None
+    if not situation.others:
+        return None
+    return replace(situation, objects=_with_later(situation.objects, situation.others), others=())
+
+
+def _with_later(objects: Sequence[Obj], later: Sequence[Obj]) -> list[Obj]:
+    known = set(map(_identity, later))
+    return [*(one for one in objects if _identity(one) not in known), *later]
 
 
 def _identity(one: Obj) -> tuple[str, str]:

@@ -288,6 +288,16 @@ def test_reprieve_may_cost_members_beyond_the_quorum(minimum: int, found: str) -
     assert cause(waits(*members, victims=("r1",)), case) == ""
 
 
+@pytest.mark.parametrize(("victim", "found"), [("r1", "extras"), ("r2", "")])
+def test_pods_are_evicted_for_members_beyond_the_quorum(victim: str, found: str) -> None:
+    group, members = of_group(2, 1)
+    running = [pod("r1", "n0"), pod("r2", "n2", priority=10)]
+    placed = {**members[1], "spec": {**members[1]["spec"], "nodeName": "n1"}}
+    case = Situation(stored(*nodes(3), *running, group, *members), members, group, placed=stored(placed))
+    seen = Outcome({"m0": Placement("", "no", ""), "m1": Placement("n1")}, (victim,))
+    assert cause(seen, case) == found
+
+
 @pytest.mark.parametrize(("refused", "found"), [("Insufficient cpu", "domain"), ("Too many pods", "domain"), ("a", "")])
 def test_message_about_a_group_that_is_bounded_is_about_any_domain(refused: str, found: str) -> None:
     group, members = of_group(1, 1, schedulingConstraints={"topology": [{"key": "kubernetes.io/hostname"}]})
