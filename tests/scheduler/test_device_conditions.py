@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from scheduler_bench import CLAIMS, DRIVER, EVENTS, NS, PODS, SLICES, Bench, play
+
+from haru.engine.framework import DEFAULT_PROFILE
+from haru.scheduler.configuration import Configuration
 
 Obj = dict[str, Any]
 
@@ -93,6 +97,48 @@ def test_device_of_which_nothing_is_told_is_given_back_after_ten_minutes() -> No
         told = await bench.condition(PODS, "p", "PodScheduled")
         assert "device binding timeout: claim=c" in told["message"]
         assert ended(bench, "timeout") == (1, 1)
+
+    play(scenario)
+
+
+def test_claim_of_two_pods_is_allocated_anew_after_its_timeout() -> None:
+    """None of them waits longer because it came later, or came again."""
+
+    async def scenario(bench: Bench) -> None:
+        await fabric(bench, "d0")
+        await bench.claim("c")
+        await bench.pod("p", claim="c")
+        await asyncio.sleep(20)
+        await bench.pod("q", claim="c")
+        before = await bench.allocation("c")
+        await asyncio.sleep(25)
+        for name in ("p", "q"):
+            told = await bench.condition(PODS, name, "PodScheduled")
+            assert "binding timeout" in told["message"]
+        after = await bench.allocation("c")
+        assert after["allocationTimestamp"] > before["allocationTimestamp"]
+        await tell(bench, "c", "attached")
+        await bench.eventually_bound("p", "q")
+
+    patient = {"default-scheduler": replace(DEFAULT_PROFILE, device_timeout=30)}
+    play(scenario, configuration=Configuration(patient))
+
+
+def test_pod_that_joins_a_claim_after_its_timeout_has_it_allocated_anew() -> None:
+    async def scenario(bench: Bench) -> None:
+        await fabric(bench, "d0")
+        await bench.claim("c")
+        await bench.pod("p", claim="c")
+        await asyncio.sleep(1)
+        before = await bench.allocation("c")
+        await bench.kill()
+        await asyncio.sleep(700)
+        await bench.start_scheduler()
+        await asyncio.sleep(10)
+        after = await bench.allocation("c")
+        assert after["allocationTimestamp"] > before["allocationTimestamp"]
+        await tell(bench, "c", "attached")
+        await bench.eventually_bound("p")
 
     play(scenario)
 

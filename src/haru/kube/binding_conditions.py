@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from haru.kube.meta import Obj
+from haru.kube.names import parse_time
 
 _IDENTITY: Final = ("driver", "pool", "device", "shareID")
 
@@ -27,6 +28,33 @@ def conditions_told(claim: Obj) -> Iterator[tuple[Obj, dict[str, Obj]]]:
     for result in conditional(status.get("allocation")):
         known = told.get(_identity(result), ())
         yield result, {one["type"]: one for one in known if one.get("status") == "True"}
+
+
+def failed_condition(claim: Obj) -> str:
+    """The condition by which a device of a claim has failed; "" if none has."""
+    failed = (
+        name
+        for result, told in conditions_told(claim)
+        for name in result.get("bindingFailureConditions") or ()
+        if name in told
+    )
+    return next(failed, "")
+
+
+def missing_condition(claim: Obj) -> str:
+    """A condition for which a claim waits; "" if all of them are true."""
+    return next(
+        (name for result, told in conditions_told(claim) for name in result["bindingConditions"] if name not in told),
+        "",
+    )
+
+
+def is_overdue(claim: Obj, timeout: float, now: float) -> bool:
+    """Whether a claim was allocated longer ago than that and still waits for a device. Times are in seconds."""
+    allocated = ((claim.get("status") or {}).get("allocation") or {}).get("allocationTimestamp")
+    if not allocated or parse_time(allocated).timestamp() + timeout >= now:
+        return False
+    return bool(missing_condition(claim))
 
 
 def _identity(device: Obj) -> tuple[str, ...]:

@@ -319,8 +319,9 @@ class SchedulingCycle:
         profile = pod.scheduler_name if pod is not None else ""
         attempt = Attempt(profile, started, first_active, unit.attempts, unit.flushed)
         binding_task = BindingTask(key, minimum, placed, unit_errors=unit.errors, attempt=attempt)
-        if any(member.volumes or awaits_devices(member) for member in placed):
-            pods = [known.pods[member.pod.path].obj for member in placed]
+        infos = [known.pods[member.pod.path] for member in placed]
+        if any(member.volumes or awaits_devices(member, info) for member, info in zip(placed, infos, strict=True)):
+            pods = [info.obj for info in infos]
             chosen = self.decider.options(pods).profile
             binding_task.bind_timeout, binding_task.device_timeout = chosen.bind_timeout, chosen.device_timeout
         began = self._state.config.monotonic()

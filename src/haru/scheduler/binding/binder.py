@@ -87,7 +87,7 @@ class Binder:
         self._sleep = times.sleep
         self.slots = self._slots = WriteSlots(_PARALLEL)
         self.unreserver = Unreserver(client, objects, times, self._slots)
-        self.conditions = DeviceConditions(objects, times.monotonic, times.sleep)
+        self.conditions = DeviceConditions(objects, times)
         self._volumes = VolumeBinder(client, objects, times.monotonic, times.sleep)
         self._maker = ClaimMaker(client, self._slots, times.sleep, objects.observe, count)
 

@@ -8,16 +8,15 @@ Source: kube-scheduler 1.36's PreBind of DynamicResources, as behaviour.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from haru.engine.state import MemberDecision, PodKey
-from haru.kube.binding_conditions import conditional, conditions_told
+from haru.engine.state import MemberDecision, PodInfo, PodKey
+from haru.kube.binding_conditions import conditional, conditions_told, is_overdue
 from haru.kube.meta import Obj, name_of, uid_of
 from haru.scheduler.binding.claim_updates import BindingError
 from haru.scheduler.binding.member_waits import for_each
-from haru.scheduler.binding.write_retry import CLAIMS, PODS
+from haru.scheduler.binding.write_retry import CLAIMS, PODS, WriteTimes
 from haru.scheduler.shared import WatchedObjects
 
 _FIRST_PAUSE: Final = 0.05
@@ -42,12 +41,10 @@ class DeviceConditions:
     def __init__(
         self,
         objects: WatchedObjects,
-        monotonic: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        times: WriteTimes,
     ) -> None:
         self._objects = objects
-        self._monotonic = monotonic
-        self._sleep = sleep
+        self._times = times
 
     def waited_for(self, member: MemberDecision, reserved: Sequence[str]) -> list[str]:
         """Return those of a member's claims that have such devices; `reserved` were reserved for it before."""
@@ -66,30 +63,35 @@ class DeviceConditions:
         """Return the members whose devices do not become ready; after more than `spare` nobody is waited for."""
 
         async def ready(member: MemberDecision) -> None:
-            began, status, results = self._monotonic(), "error", self._results(claims[member.pod])
+            began, status, results = self._times.monotonic(), "error", self._results(claims[member.pod])
             try:
-                await self._until_ready(member, claims[member.pod], began + timeout)
+                await self._until_ready(member, claims[member.pod], timeout)
                 status = "success"
             except _NotReady as error:
                 status = error.status
                 raise
             finally:
-                measure(status, self._monotonic() - began, results)
+                measure(status, self._times.monotonic() - began, results)
 
         failures = await for_each(members, ready, spare, "too few siblings have devices that are ready")
         return {
             pod: BindingError(f'running PreBind plugin "DynamicResources": {error}') for pod, error in failures.items()
         }
 
-    async def _until_ready(self, member: MemberDecision, paths: Sequence[str], deadline: float) -> None:
-        pause = _FIRST_PAUSE
+    async def _until_ready(self, member: MemberDecision, paths: Sequence[str], timeout: float) -> None:
+        pause, deadline = _FIRST_PAUSE, self._times.monotonic() + timeout
         while not self._are_ready(paths):
             self._check_pod(member)
-            left = deadline - self._monotonic()
-            if left <= 0:
-                raise _NotReady("timeout", f"device binding timeout: claim={paths[0].rpartition('/')[2]}")
-            await self._sleep(min(pause, left))
+            left = deadline - self._times.monotonic()
+            # Whoever joins a claim later waits no longer than those who had it before.
+            late = [path for path in paths if self._is_overdue(path, timeout)] or (paths if left <= 0 else ())
+            if late:
+                raise _NotReady("timeout", f"device binding timeout: claim={late[0].rpartition('/')[2]}")
+            await self._times.sleep(min(pause, left))
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _is_overdue(self, path: str, timeout: float) -> bool:
+        return is_overdue(self._objects.get(CLAIMS, path) or {}, timeout, self._times.clock().timestamp())
 
     def _results(self, paths: Sequence[str]) -> list[Obj]:
         """The devices of claims."""
@@ -115,9 +117,10 @@ class DeviceConditions:
         return all(found)
 
 
-def awaits_devices(member: MemberDecision) -> bool:
-    """Tell whether a decision allocates devices for a member that are not ready at once."""
-    return any(has_conditions(one.allocation) for one in member.allocations)
+def awaits_devices(member: MemberDecision, pod: PodInfo) -> bool:
+    """Tell whether devices for a member may not be ready at once: it gets such ones, or has a claim of before."""
+    claims = len(pod.claims) + (member.extended is not None)
+    return claims > len(member.allocations) or any(has_conditions(one.allocation) for one in member.allocations)
 
 
 def has_conditions(allocation: Obj | None) -> bool:

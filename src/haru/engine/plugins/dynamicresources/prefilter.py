@@ -25,6 +25,7 @@ from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.reserved_for import allocation_of
+from haru.kube.binding_conditions import failed_condition, is_overdue, missing_condition
 from haru.kube.meta import Obj
 from haru.kube.pod_containers import containers_of
 from haru.kube.selectors import node_selector_matches
@@ -184,7 +185,7 @@ def new_device_demand(overlay: Overlay, pod: PodInfo, group: Obj | None, options
     counts = counts_devices(overlay.snapshot, options)
     for use in uses:
         allocation = overlay.allocation(use.path) or use.allocation
-        problem = _problem(overlay, use, allocation)
+        problem = _problem(overlay, use, allocation) or _devices_unusable(use, options)
         if problem is None and allocation is not None and counts:
             problem = _taken(overlay, use, allocation, pod)
         if problem is not None:
@@ -246,10 +247,19 @@ def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason 
     if not use.is_reserved and len(use.reserved_for) + overlay.reservations(use.path) >= MAX_RESERVED_FOR:
         message = f"resource claim {use.path} is used by {MAX_RESERVED_FOR} consumers already, which is the limit"
         return Reason("ClaimReservedFull", message, {**data, "limit": MAX_RESERVED_FOR})
-    failed = _failed_condition(use)
-    if failed is not None:
+    return None
+
+
+def _devices_unusable(use: ClaimUse, options: Options) -> Reason | None:
+    """Return why devices of an allocated claim will not be ready (KEP-5007)."""
+    failed = failed_condition(use.claim)
+    if failed:
         message = f"resource claim {use.path}: binding failed: {failed}"
-        return Reason("BindingConditions", message, {**data, "condition": failed})
+        return Reason("BindingConditions", message, {"claim": use.path, "condition": failed})
+    if options.now and is_overdue(use.claim, options.profile.device_timeout, options.now):
+        missing = missing_condition(use.claim)
+        message = f"resource claim {use.path}: binding timeout: {missing} is not true"
+        return Reason("BindingConditions", message, {"claim": use.path, "condition": missing})
     return None
 
 
@@ -312,18 +322,3 @@ def exact_requests(claim: Obj) -> list[tuple[str, Obj]]:
         for alternative in request.get("firstAvailable") or ():
             found.append((f"{request['name']}/{alternative['name']}", alternative))
     return found
-
-
-def _failed_condition(use: ClaimUse) -> str | None:
-    status: Obj = use.claim.get("status") or {}
-    reported = {_device(entry): entry.get("conditions") or () for entry in status.get("devices") or ()}
-    for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
-        failures = result.get("bindingFailureConditions") or ()
-        for condition in reported.get(_device(result), ()):
-            if condition.get("type") in failures and condition.get("status") == "True":
-                return str(condition["type"])
-    return None
-
-
-def _device(entry: Obj) -> tuple[Any, ...]:
-    return entry.get("driver"), entry.get("pool"), entry.get("device")
