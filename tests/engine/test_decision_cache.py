@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import ref
+
 import pytest
 from engine_objects import claim, device_class, node, options, pod, resource_slice
 from hypothesis import given
@@ -11,6 +13,7 @@ from haru.engine.equivalence.decision_cache import DecisionCache
 from haru.engine.podgroup import decide
 from haru.engine.state.cache import SchedulerCache
 from haru.engine.state.cow_map import CowMap, Patched, are_same, differing
+from haru.engine.state.decision import PodKey
 
 KEYS = st.sampled_from([f"key-{i}" for i in range(12)])
 CHANGES = st.dictionaries(KEYS, st.one_of(st.none(), st.integers(0, 3)), max_size=5)
@@ -25,6 +28,30 @@ def test_decision_cache_keeps_most_recently_used() -> None:
     assert cache.get_or_compute("topic", 1, list, limit=2) is first
     assert cache.get_or_compute("topic", 3, list, limit=2) is third
     assert cache.get_or_compute("other", 1, list, limit=2) is not first
+
+
+def test_dropped_result_is_freed_at_once_where_nobody_releases() -> None:
+    cache = DecisionCache()
+    dropped = ref(cache.get_or_compute("topic", 1, set, limit=1))
+    cache.get_or_compute("topic", 2, set, limit=1)
+    assert dropped() is None
+
+
+def test_dropped_results_are_freed_by_next_event_after_decision() -> None:
+    cluster = SchedulerCache.of([node("a"), pod("p")])
+    cache = cluster.snapshot().decision_cache
+    dropped = [ref(cache.get_or_compute("topic", number, set, limit=1)) for number in range(3)][:2]
+    cluster.assume_pod(PodKey("default", "p", "uid-p"), "a")
+    assert None not in [one() for one in dropped], "the pod is bound first"
+    cluster.apply(pod("q"))
+    assert [one() for one in dropped] == [None, None]
+
+
+def test_few_dropped_results_wait_to_be_freed() -> None:
+    cache = DecisionCache()
+    cache.release()
+    results = [ref(cache.get_or_compute("topic", number, set, limit=1)) for number in range(100)]
+    assert [one() is not None for one in results].count(True) <= 17
 
 
 def test_decision_cache_belongs_to_its_cluster() -> None:

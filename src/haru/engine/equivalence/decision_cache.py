@@ -42,18 +42,21 @@ else:
 T = TypeVar("T")
 
 _LIMIT = 64
+_MOST_DROPPED = 16
 _MISSING: Any = object()
 
 
 class DecisionCache:
     """Keep the results of each topic that were used last."""
 
-    __slots__ = ("_topics",)
+    __slots__ = ("_dropped", "_topics")
     shares_results = True
     """Whether one result may stand for several nodes or pods of an equivalence class."""
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[Hashable, Any]] = {}
+        self._dropped: list[Any] | None = None
+        """Results that are freed with the next `release`; None until there has been one."""
 
     def get_or_compute(self, topic: str, key: Hashable, compute: Callable[[], T], limit: int = _LIMIT) -> T:
         """Return the result under a key; compute and keep it if it is not there. Keep `limit` results of the topic."""
@@ -64,7 +67,7 @@ class DecisionCache:
         if found is _MISSING:
             found = entries[key] = compute()
             if len(entries) > limit:
-                _drop_oldest(entries)
+                self._drop_oldest(entries)
         elif len(entries) >= limit:
             entries.pop(key, None)
             entries[key] = found
@@ -74,11 +77,18 @@ class DecisionCache:
         """Return a cache of the same sort for what belongs to one object and lives as long."""
         return DecisionCache()
 
+    def release(self) -> None:
+        """Free what was dropped since the last call: called while nobody waits, for to free a gang takes time."""
+        if self._dropped or self._dropped is None:
+            self._dropped = []
 
-def _drop_oldest(entries: dict[Hashable, Any]) -> None:
-    # Another thread may have changed the entries meanwhile; then that one drops the oldest.
-    with suppress(KeyError, RuntimeError, StopIteration):
-        del entries[next(iter(entries))]
+    def _drop_oldest(self, entries: dict[Hashable, Any]) -> None:
+        # Another thread may have changed the entries meanwhile; then that one drops the oldest.
+        with suppress(KeyError, RuntimeError, StopIteration):
+            oldest = next(iter(entries))
+            found = oldest, entries.pop(oldest)
+            if self._dropped is not None and len(self._dropped) < _MOST_DROPPED:
+                self._dropped.append(found)
 
 
 class NoCache(DecisionCache):

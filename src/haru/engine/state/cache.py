@@ -107,6 +107,7 @@ class SchedulerCache:
     def apply(self, obj: Obj) -> None:
         """Add or replace an object. Objects of kinds without an index are kept as they are."""
         self._changed()
+        self._decision_cache.release()
         kind = obj["kind"]
         applier = self._appliers.get(kind)
         if applier is not None:
@@ -119,6 +120,7 @@ class SchedulerCache:
     def remove(self, obj: Obj) -> None:
         """Drop an object that is gone. Unknown objects are fine."""
         self._changed()
+        self._decision_cache.release()
         kind = obj["kind"]
         applier = self._appliers.get(kind)
         if applier is not None:
