@@ -279,3 +279,63 @@ def test_logs_generator_prints_its_lines_over_its_time() -> None:
     found = script_of(pod(), of) or RUNS_ON
     assert (found.ends_after, [at for at, _ in found.lines]) == (10, [0, 2.5, 5, 7.5])
     assert "/api/v1/namespaces" in found.lines[0][1]
+
+
+def env_of(init: str, **ref: Any) -> tuple[Obj, Obj]:
+    """A pod whose container has a variable from a file that an init container writes, and that container."""
+    source = {"fileKeyRef": {"volumeName": "empty", "path": "app/config.env", "key": "LEVEL", **ref}}
+    main = container("echo level=$LEVEL", env=[{"name": "LEVEL", "valueFrom": source}])
+    first = {**container(init, volumeMounts=mounted("empty")), "name": "setup"}
+    of = pod(EMPTY)
+    of["spec"] |= {"initContainers": [first], "containers": [main]}
+    return of, main
+
+
+@pytest.mark.parametrize(
+    ("init", "ref", "printed"),
+    [
+        ("echo \"LEVEL='high'\" > /v/app/config.env", {}, "level=high"),
+        ("echo \"A='1'\" > /v/app/config.env; echo \"LEVEL='low'\" >> /v/app/config.env", {}, "level=low"),
+        ("echo \"A='1'\" > /v/app/config.env", {"optional": True}, "level="),
+        ("python setup.py", {}, "level="),
+    ],
+)
+def test_variable_comes_from_a_file_that_an_init_container_has_written(init: str, ref: Obj, printed: str) -> None:
+    of, main = env_of(init, **ref)
+    assert lines(of, main) == [printed]
+
+
+@pytest.mark.parametrize(
+    ("init", "problem"),
+    [
+        ("true", "couldn't parse env file"),
+        ("echo LEVEL=high > /v/app/config.env", "couldn't parse env file"),
+        (
+            "echo \"A='1'\" > /v/app/config.env",
+            'environment variable key "LEVEL" not found in file '
+            '"/var/lib/kubelet/pods/u/volumes/kubernetes.io~empty-dir/empty/app/config.env"',
+        ),
+    ],
+)
+def test_variable_that_is_in_no_file_is_a_config_error(init: str, problem: str) -> None:
+    of, main = env_of(init)
+    of["metadata"]["uid"] = "u"
+    with pytest.raises(ConfigError) as told:
+        lines(of, main)
+    assert str(told.value) == problem
+
+
+def test_file_that_another_container_wrote_before_its_restart_is_still_there() -> None:
+    writer = {**container("touch /v/ready; sleep 5; exit 1", volumeMounts=mounted("empty")), "name": "writer"}
+    reader = container("if [ -f /v/ready ]; then echo there; else echo missing; fi", volumeMounts=mounted("empty"))
+    of = pod(EMPTY)
+    of["spec"]["containers"] = [reader, writer]
+    began = {"reader": "2026-01-01T00:00:03Z", "writer": "2026-01-01T00:00:30Z"}
+    statuses = [
+        {"name": "c", "restartCount": 0, "state": {"running": {"startedAt": began["reader"]}}},
+        {"name": "writer", "restartCount": 1, "state": {"running": {"startedAt": began["writer"]}}},
+    ]
+    of["status"] = {"containerStatuses": statuses}
+    assert lines(of, reader) == ["there"]
+    statuses[1]["restartCount"] = 0
+    assert lines(of, reader) == ["missing"]

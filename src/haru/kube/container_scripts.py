@@ -18,6 +18,7 @@ from haru.kube import simulation
 from haru.kube.container_restarts import is_sidecar
 from haru.kube.container_shell import ContainerShell
 from haru.kube.meta import Obj
+from haru.kube.pod_neighbours import restarts_of
 from haru.kube.shell_output import Ran
 from haru.kube.simulated_files import NO_SOURCES, TERMINATION_LOG, PodSources
 from haru.kube.simulated_text import as_printed, turned
@@ -165,7 +166,7 @@ def _after_restarts(pod: Obj, container: Mapping[str, Any], sources: PodSources)
     shell = ContainerShell(pod, container, sources)
     ran = shell.run_container() or Ran()
     written: dict[str, str] = {}
-    for _ in range(_restarts(pod, container["name"])):
+    for _ in range(restarts_of(pod, container["name"])):
         if shell.files.volume_files() == written:
             break
         written = shell.files.volume_files()
@@ -173,13 +174,6 @@ def _after_restarts(pod: Obj, container: Mapping[str, Any], sources: PodSources)
         shell.files.share(written)
         ran = shell.run_container() or Ran()
     return shell, ran
-
-
-def _restarts(pod: Obj, name: str) -> int:
-    status = pod.get("status") or {}
-    members = ("containerStatuses", "initContainerStatuses")
-    every = (one for member in members for one in status.get(member) or ())
-    return next((int(one.get("restartCount") or 0) for one in every if one["name"] == name), 0)
 
 
 def _from_command(pod: Obj, container: Mapping[str, Any], sources: PodSources) -> tuple[Script, float]:

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import math
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from haru.kube.cluster_network import NETWORK_PROGRAMS
 from haru.kube.file_programs import run_on_files
 from haru.kube.meta import Obj
 from haru.kube.network_programs import run_on_network
+from haru.kube.pod_environment.env_file import value_in
 from haru.kube.pod_environment.environment import environment, expand
 from haru.kube.pod_environment.fields import ConfigError
-from haru.kube.pod_neighbours import has_shared_volume, neighbours_before, neighbours_beside
+from haru.kube.pod_neighbours import has_shared_volume, neighbours_before, neighbours_beside, restarts_of
 from haru.kube.quantity import parse_quantity
 from haru.kube.shell_output import Change, Ran
 from haru.kube.simulated_files import NO_SOURCES, ContainerFiles, PodSources, user_of
@@ -29,18 +31,49 @@ from haru.kube.test_images import AGNHOST, image_argv, run_agnhost
 from haru.kube.trivial_shell import TrivialShell
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_FOREIGN: Final = frozenset({"fileKeyRef"})
-"""Sources of variables that nothing is known of here."""
 _MOST_CHANGES: Final = 100
+_EARLIER: Final = 0.001
+_PODS: Final = "/var/lib/kubelet/pods"
 
 
-def variables_of(pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_SOURCES) -> dict[str, str]:
-    """The environment of a container. Raises `ConfigError`."""
+class _Before(NamedTuple):
+    """What init containers have written into volumes, and whether all that they do is known."""
+
+    files: Mapping[str, str]
+    is_whole: bool
+
+
+def variables_of(
+    pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_SOURCES, before: _Before | None = None
+) -> dict[str, str]:
+    """The environment of a container, after what init containers did before. Raises `ConfigError`."""
     known = {"spec": {}, **pod}
     given = [("HOSTNAME", known["spec"].get("hostname") or pod["metadata"]["name"]), *sources.services]
-    told = [one for one in container.get("env") or () if not _FOREIGN.intersection(one.get("valueFrom") or ())]
-    values = environment(known, {**container, "env": told}, sources.objects, sources.facts(known), given)
+
+    def file_key(ref: Mapping[str, Any]) -> bytes | None:
+        return _file_key(pod, ref, before or _written_before(pod, container, sources))
+
+    objects = replace(sources.objects, file_key=file_key)
+    values = environment(known, container, objects, sources.facts(known), given)
     return {"PATH": PATH, **{name: value.decode(errors="replace") for name, value in values.items()}}
+
+
+def _file_key(pod: Obj, ref: Mapping[str, Any], before: _Before) -> bytes | None:
+    """The value of a `fileKeyRef` (KEP-3721); None for an optional one, or where nobody knows. Raises `ConfigError`."""
+    path = posixpath.normpath(ref["path"]).lstrip("/")
+    text = before.files.get(f"{ref['volumeName']}:{path}")
+    if text is None and not before.is_whole:
+        return None
+    try:
+        value = value_in(text or "", ref["key"])
+    except ValueError:
+        text = None
+    if text is None:
+        raise ConfigError("couldn't parse env file")
+    if value or ref.get("optional"):
+        return value.encode() if value else None
+    place = f"{_PODS}/{pod['metadata'].get('uid')}/volumes/kubernetes.io~empty-dir/{ref['volumeName']}/{path}"
+    raise ConfigError(f'environment variable key "{ref["key"]}" not found in file "{place}"')
 
 
 def run_beside(
@@ -83,18 +116,19 @@ def change_times(pod: Obj, container: Mapping[str, Any], sources: PodSources = N
     return sorted(time for time in times if time >= 0)[:_MOST_CHANGES]
 
 
-def _written_before(pod: Obj, container: Mapping[str, Any], sources: PodSources) -> dict[str, str]:
+def _written_before(pod: Obj, container: Mapping[str, Any], sources: PodSources) -> _Before:
     """What init containers have written into volumes, one after the other, before this container begins."""
-    written: dict[str, str] = {}
+    written, is_whole = dict[str, str](), True
     for one, begins, _ in neighbours_before(pod, container) if has_shared_volume(pod) else ():
         try:
-            files = ContainerFiles(pod, one, sources, variables_of(pod, one, sources))
+            files = ContainerFiles(pod, one, sources, variables_of(pod, one, sources, _Before(written, is_whole)))
             files.share({name: shifted(text, -begins) for name, text in written.items()})
-            ContainerShell(pod, one, sources, files).run_container()
+            ran = ContainerShell(pod, one, sources, files).run_container()
         except ConfigError:
             continue
+        is_whole = is_whole and ran is not None and not ran.unknown
         written |= {name: shifted(text, begins) for name, text in files.volume_files().items()}
-    return written
+    return _Before(written, is_whole)
 
 
 def _changes_beside(pod: Obj, container: Mapping[str, Any], sources: PodSources) -> Iterator[Change]:
@@ -105,6 +139,10 @@ def _changes_beside(pod: Obj, container: Mapping[str, Any], sources: PodSources)
             ran = shell.run_container() or Ran()
         except ConfigError:
             continue
+        if restarts_of(pod, one["name"]):
+            # What it wrote before its restart is still there; it is taken to have done the same.
+            for path, left in shell.files.volume_files().items():
+                yield Change(min(begins, 0.0) - _EARLIER, path, shifted(left, begins))
         until = math.inf if lasts is None else begins + lasts
         for change in ran.changes:
             name = shell.files.key(change.path)
@@ -137,13 +175,14 @@ class ContainerShell(TrivialShell):
         *,
         is_alone: bool = False,
     ) -> None:
-        variables = {**variables_of(pod, container, sources), "HOME": "/root"}
         seen = files
         if seen is None:
+            before = _written_before(pod, container, sources)
+            variables = variables_of(pod, container, sources, before)
             beside = tuple if is_alone else partial(_changes_beside, pod, container, sources)
             seen = ContainerFiles(pod, container, sources, variables, beside)
-            seen.share(_written_before(pod, container, sources))
-        super().__init__(variables, memory_limit(container), seen, until)
+            seen.share(before.files)
+        super().__init__({**seen.variables, "HOME": "/root"}, memory_limit(container), seen, until)
         self.files = seen
         begins = seen.history.now()
         seen.history.now = lambda: begins + self.at

@@ -55,6 +55,14 @@ def neighbours_beside(pod: Obj, container: Mapping[str, Any]) -> Iterator[Neighb
             yield Neighbour(one, seconds if is_earlier or seconds else _LATER, lasted)
 
 
+def restarts_of(pod: Obj, name: str) -> int:
+    """How often a container has been restarted."""
+    status = pod.get("status") or {}
+    members = ("containerStatuses", "initContainerStatuses")
+    every = (one for member in members for one in status.get(member) or ())
+    return next((int(one.get("restartCount") or 0) for one in every if one["name"] == name), 0)
+
+
 def _seconds_between(pod: Obj, container: Mapping[str, Any], other: Mapping[str, Any]) -> float | None:
     """How long after the container the other one begins; None if it has not begun."""
     own, (began, _) = _ran(pod, container["name"])[0], _ran(pod, other["name"])

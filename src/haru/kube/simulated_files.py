@@ -96,6 +96,7 @@ class ContainerFiles(MutableMapping[str, str]):
         beside: Callable[[], Iterable[Change]] = tuple,
     ) -> None:
         self.history = FileHistory(beside)
+        self.variables = variables
         self.begins = 0.0
         """How many seconds after the start of the container that program began which reads and writes."""
         self._pod, self._container, self._sources = {"spec": {}, **pod}, container, sources
