@@ -8,6 +8,7 @@ Source: busybox, as behaviour.
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import math
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
@@ -187,6 +188,7 @@ class ContainerShell(TrivialShell):
         begins = seen.history.now()
         seen.history.now = lambda: begins + self.at
         self.pod, self.container = pod, container
+        self.seed = f"{pod['metadata'].get('uid')}/{container['name']}/{restarts_of(pod, container['name'])}"
         self.network = sources.network
         self.began = self.network.began_of(container["name"]) if self.network is not None else 0.0
 
@@ -195,6 +197,14 @@ class ContainerShell(TrivialShell):
         given = image_argv(self.container)
         self.has_clock = True
         return self.run([expand(str(word), self.variables) for word in given]) if given else None
+
+    def matching(self, pattern: str) -> Sequence[str] | None:
+        """The files whose paths match a pattern in their last part; None where it is not known what is there."""
+        folder, _, last = pattern.rpartition("/")
+        names = None if "*" in folder or "?" in folder else self.files.listed(folder or "/")
+        if names is None:
+            return None
+        return [f"{folder}/{name}" for name in sorted(fnmatch.filter(names, last)) if not name.startswith(".")]
 
     def sees_others(self) -> bool:
         """Whether it has read a file that another container of the pod changes."""

@@ -115,6 +115,10 @@ def _cat(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -
 
 def _ls(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
     paths = [word for word in words if word != "-1"]
+    if len(paths) > 1 and all(path in files for path in paths):
+        for path in paths:
+            shell.say(path)
+        return 0
     if len(paths) != 1 or paths[0].startswith("-"):
         return None
     found = files.stat(paths[0])

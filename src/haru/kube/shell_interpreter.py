@@ -8,7 +8,6 @@ Source: POSIX sh.
 from __future__ import annotations
 
 import contextlib
-import operator
 import re
 import shlex
 from abc import abstractmethod
@@ -18,6 +17,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from haru.kube.cluster_network import NETWORK_PROGRAM, NETWORK_PROGRAMS
+from haru.kube.shell_input import ARITHMETIC, DOCUMENT, Document, computed, fed, with_documents
 from haru.kube.shell_loops import LoopLeft, ShellLoops
 from haru.kube.shell_output import Printed, Stopped
 from haru.kube.shell_pipes import texts, through
@@ -52,12 +52,7 @@ _READER: Final = "\2"
 _IF: Final = re.compile(
     r"(?:^|(?<=[;\n]))\s*if\s(.*?)[;\n]\s*then\s(.*?)(?:[;\n]\s*else\s(.*?))?[;\n]\s*fi\b[ \t]*", re.DOTALL
 )
-_ARITHMETIC: Final = re.compile(
-    r"\$\(\(\s*([$\w{}]+)\s*([-+*/%])\s*([$\w{}]+)\s*\)\)|\$\(expr ([^\s()]+) ([-+/%]) ([^\s()]+)\)"
-)
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
-_SIGN: Final = 1 << 63
-"""Shells compute with 64 bits."""
 _SUBSTITUTION: Final = re.compile(r"\$\(([\w\s./-]+)\)")
 _WITH_OUTPUT: Final = (
     rf"((?:{'|'.join(('date', 'cat', 'head', 'tail', 'wc', 'ls', *NETWORK_PROGRAMS))})(?: [^()`|;&<>]*)?)"
@@ -65,12 +60,12 @@ _WITH_OUTPUT: Final = (
 _COMMAND: Final = re.compile(rf"\$\(\s*{_WITH_OUTPUT}\)|`\s*{_WITH_OUTPUT}`")
 """A command whose output is put in when the command around it is run."""
 _OUTPUT_TO_COME: Final = re.compile("\1([^\1]*)\1")
+_PATTERN: Final = re.compile(r"[*?]")
+_SUM: Final = "sum"
+_RANDOM: Final = re.compile(r"\$(?:RANDOM\b|\{RANDOM\})")
 _ARRAY: Final = re.compile(r"(?:^|(?<=[;\n]))[ \t]*([A-Za-z_]\w*)=\(([^()`$]*)\)")
 _ELEMENT: Final = re.compile(r"\$\{(\w+)\[(\d+|\$\w+|\$\{\w+\})\]\}")
 _IN_BACKGROUND: Final = re.compile(r"(\bsleep\s+[^\s;&|]+)\s*&\s*;?\s*wait\b(?:\s+\$!)?")
-_OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
-}  # fmt: skip
 
 
 class ShellInterpreter(ShellLoops):
@@ -87,6 +82,7 @@ class ShellInterpreter(ShellLoops):
         self._readers: list[tuple[str, str]] = []
         """The loops over lines: the variable of each, and its commands."""
         self._arrays: dict[str, list[str]] = {}
+        self._documents: list[Document] = []
 
     @abstractmethod
     def command(self, words: Sequence[str]) -> int:
@@ -96,6 +92,10 @@ class ShellInterpreter(ShellLoops):
     def other(self, words: Sequence[str]) -> int:
         """A program that is not understood."""
 
+    def matching(self, pattern: str) -> Sequence[str] | None:
+        """The files whose paths match a pattern; None where it is not known what is there."""
+        return None
+
     def told(self, name: str, rest: Sequence[str]) -> list[str] | None:
         """What a program prints that tells what is known from the beginning; None for another program."""
         return None
@@ -104,7 +104,8 @@ class ShellInterpreter(ShellLoops):
 
     def text(self, text: str) -> None:
         """Run a whole script."""
-        text = unrolled(_IN_BACKGROUND.sub(r"\1", _ARRAY.sub(self._array, joined(text))))
+        text, self._documents = with_documents(text)
+        text = unrolled(_IN_BACKGROUND.sub(r"\1", _ARRAY.sub(self._array, fed(joined(text)))))
         loop = _LOOP.search(text)
         if loop is None:
             self._commands(text)
@@ -172,24 +173,26 @@ class ShellInterpreter(ShellLoops):
 
     def _all_words(self, text: str) -> list[str]:
         """The words of a loop, its variables and their words in their place."""
-        return self._expand(text, self._code).replace('"', " ").split()
+        words = self._expand(text, self._code).replace('"', " ").split()
+        return [one for word in words for one in self._matching(word)]
+
+    def _matching(self, word: str) -> Sequence[str]:
+        """The files that a pattern stands for (`/data/*`); the word itself if it is none, or there is none."""
+        if not word.startswith("/") or not _PATTERN.search(word):
+            return (word,)
+        found = self.matching(word)
+        if found is None:
+            self.other([word])
+        return found or (word,)
 
     def _prepared(self, text: str) -> str:
         """Commands with what is known of their substitutions by now."""
         text = _COMMAND.sub(_output_to_come, text)
-        return _SUBSTITUTION.sub(self._substituted, _ARITHMETIC.sub(self._computed, text))
+        return _SUBSTITUTION.sub(self._substituted, ARITHMETIC.sub(_number_to_come, text))
 
-    def _computed(self, found: re.Match[str]) -> str:
-        """The value of a sum, a product, a quotient or a remainder of whole numbers; otherwise its text."""
-        words = [word for word in found.groups() if word is not None]
-        before = found.string[: found.start()]
-        if any(re.search(rf"\b{re.escape(word.strip('${}'))}=.", before, re.DOTALL) for word in (words[0], words[2])):
-            return found[0]  # the variable changes before this is computed
-        values = [expanded(word, self.variables, self._code) for word in (words[0], words[2])]
-        first, second = (self.variables.get(value, value) for value in values)
-        if not _NUMBER.fullmatch(first) or not _NUMBER.fullmatch(second) or (words[1] in "/%" and int(second) == 0):
-            return found[0]
-        return str((_OPERATIONS[words[1]](int(first), int(second)) + _SIGN) % (2 * _SIGN) - _SIGN)
+    def _value(self, name: str) -> str:
+        """The value of a variable in a sum."""
+        return self.variables.get(name, "0") if name != "RANDOM" else self.random()
 
     def _substituted(self, found: re.Match[str]) -> str:
         """The output of a command in place of it; its text, where that is not known before or is quoted."""
@@ -201,7 +204,8 @@ class ShellInterpreter(ShellLoops):
 
     def _expand(self, word: str, code: int) -> str:
         """A word with its variables, and with what commands print at this moment."""
-        text = expanded(_ELEMENT.sub(self._element, word), self.variables, code)
+        text = _RANDOM.sub(lambda _: self.random(), _ELEMENT.sub(self._element, word))
+        text = expanded(text, self.variables, code)
         return self._bounded(_OUTPUT_TO_COME.sub(self._output, text))
 
     def _array(self, found: re.Match[str]) -> str:
@@ -216,6 +220,9 @@ class ShellInterpreter(ShellLoops):
     def _output(self, found: re.Match[str]) -> str:
         """What a command prints, in one line unless it stands in quotes."""
         joint, _, text = unquote(found[1]).partition(":")
+        if joint == _SUM:
+            number = computed(text, self._value)
+            return number if number is not None else str(self.other(["sh"]))
         with self._captured() as printed:
             words = _words(text)
             self._plain([self._expand(word, self._code) for word in words if word != SILENT])
@@ -249,6 +256,8 @@ class ShellInterpreter(ShellLoops):
             ends = self._simple(words[1:])
             self._code = int(not self._code)
             return ends
+        if words[0] == "cat" and len(words) > 1 and words[1].startswith(DOCUMENT):  # of a loop over its lines
+            words = ["cat", "<", *words[1:]]
         piped = list(stages(words))
         if len(piped) > 1:
             self._pipe(lambda: self._simple(piped[0]), piped[1:])
@@ -258,6 +267,8 @@ class ShellInterpreter(ShellLoops):
                 ends = self._simple([word for word in words if word != SILENT])
             self._ran.lines += [one for one in printed if not one.is_error]
             return ends
+        if "<" in words[:-1]:
+            return self._with_input(words)
         words, path, appends = redirected(words)
         to_stderr = next((end for end in _TO_STDERR if words[-len(end) :] == end), [])
         words = [self._expand(word, self._code) for word in words[: len(words) - len(to_stderr)] or ["sh"]]
@@ -267,6 +278,32 @@ class ShellInterpreter(ShellLoops):
             self._ran.lines += [replace(one, is_error=True) for one in printed]
             return ends
         return self._into_file(words, self._expand(path, 0), appends=appends) if path else self._plain(words)
+
+    def _with_input(self, words: list[str]) -> bool:
+        """Run a command that reads a file, or a document of the script."""
+        place = words.index("<")
+        rest, source = words[:place] + words[place + 2 :], words[place + 1]
+        if source == "/dev/null":
+            return self._simple(["true"] if rest in ([], ["cat"]) else rest)
+        if source.startswith(DOCUMENT):
+            text = self._document(self._documents[int(source.removeprefix(DOCUMENT))])
+            self._pipe(lambda: self.print_text(text), [rest])
+        elif rest[:1] == ["read"]:
+            with self._captured() as printed:
+                self._plain(["cat", self._expand(source, 0)])
+            self.variables[rest[-1]] = printed[0].text.strip() if printed and not printed[0].is_error else ""
+        else:
+            self._pipe(lambda: self._plain(["cat", self._expand(source, 0)]), [rest])
+        return False
+
+    def _document(self, document: Document) -> str:
+        """The text of a document, with the values of its variables unless it is quoted."""
+        if document.is_quoted:
+            return document.text
+        parts = [self._expand(self._prepared(part), self._code) for part in document.text.split("\\$")]
+        if any("$(" in part or "`" in part for part in parts):
+            self.other(["sh"])
+        return "$".join(parts)
 
     def _into_file(self, words: list[str], path: str, *, appends: bool) -> bool:
         """Run a command whose output goes into a file."""
@@ -357,7 +394,7 @@ class ShellInterpreter(ShellLoops):
         return found
 
     def _plain(self, words: list[str]) -> bool:
-        words = words or ["sh"]
+        words = [one for word in words for one in self._matching(word)] or ["sh"]
         if any(set(word) & set(PUNCTUATION) and set(word) <= set(PUNCTUATION) for word in words):
             words = ["sh"]
         replaced = words[0] == "exec"
@@ -396,6 +433,11 @@ def _words(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError:
         return ["sh"]
+
+
+def _number_to_come(found: re.Match[str]) -> str:
+    """What stands for a sum until the command around it is run; its text, where it is quoted."""
+    return found[0] if _is_quoted(found) else f"\1{quote(f'{_SUM}:{found[1] or found[2]}', safe='')}\1"
 
 
 def _output_to_come(found: re.Match[str]) -> str:

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import math
 import re
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
@@ -49,6 +50,9 @@ class ShellLoops(ABC):
         self._ran = Ran()
         self._code = 0
         self._left = _MOST_TEXT
+        self.seed = ""
+        """From which `$RANDOM` comes: whoever looks at a run of a container sees the same numbers."""
+        self._drawn = 0
 
     @abstractmethod
     def _commands(self, text: str) -> bool:
@@ -57,6 +61,11 @@ class ShellLoops(ABC):
     @abstractmethod
     def _holds(self, condition: str) -> bool | None:
         """Whether commands succeed, whose failure ends no shell; None if it has ended with one."""
+
+    def random(self) -> str:
+        """The next value of `$RANDOM`."""
+        self._drawn += 1
+        return str(zlib.crc32(f"{self.seed}/{self._drawn}".encode()) >> 17)
 
     def sees_others(self) -> bool:
         """Whether it has read a file that somebody else may change meanwhile."""

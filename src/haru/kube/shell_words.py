@@ -55,7 +55,8 @@ def first_loop(text: str) -> Loop | None:
         if _LOOPS.search(body):
             continue
         if kind == "for":
-            is_known = "`" not in found[4] and "$(" not in _RANGE.sub(_numbers, found[4]) and "*" not in found[4]
+            is_known = "`" not in found[4] and "$(" not in _RANGE.sub(_numbers, found[4])
+            is_known = is_known and all(word.startswith(("/", "$")) for word in found[4].split() if "*" in word)
         else:
             waits = NETWORK_PROGRAM.search(condition) or (condition in _ALWAYS and _BREAK.search(body))
             is_known = bool(waits or _COMPARISON.fullmatch(condition))

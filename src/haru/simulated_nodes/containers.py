@@ -26,7 +26,7 @@ from haru.kube.container_restarts import (
     restarts_after,
     was_removed,
 )
-from haru.kube.container_scripts import RUNS_ON, START_ERROR, Script, termination_message
+from haru.kube.container_scripts import RUNS_ON, START_ERROR, Script, ends_for_others, termination_message
 from haru.kube.meta import Obj, get_condition, name_of, namespace_of, uid_of
 from haru.kube.names import format_time, parse_time
 from haru.kube.simulated_files import NO_SOURCES, PodSources
@@ -276,7 +276,8 @@ class _Advance:
         ending = podlib.Ending(0.0, "", script.exit_code, script.end_reason, message)
         at = format_time(max(began + timedelta(seconds=script.ends_after or 0.0), parse_time(running["startedAt"])))
         state = podlib.terminated(self._pod, name, ending, told, at)
-        self._statuses[name] = self._with_state(container, state, ready=self._is_done_init(container, script))
+        is_ready = script.exit_code == 0 and ends_for_others(self._pod, container)
+        self._statuses[name] = self._with_state(container, state, ready=is_ready)
 
     # -- probes -------------------------------------------------------------------------------------------------------
 
@@ -363,10 +364,6 @@ class _Advance:
         ended = before["state"].get("terminated")
         kept["lastState"] = {"terminated": ended} if ended else before.get("lastState") or {}
         self._statuses[container["name"]] = {**self._waiting(container, reason, message), **kept}
-
-    def _is_done_init(self, container: Obj, script: Script) -> bool:
-        """Whether a container that has ended counts as ready: an init container that did its work."""
-        return script.exit_code == 0 and any(one is container for one in self._init) and not is_sidecar(container)
 
     def _end_others(self) -> None:
         """Sidecars and ephemeral containers end with the pod."""

@@ -1,0 +1,87 @@
+"""What a simulated shell puts into its text: sums, and documents that stand in the script. Pure.
+
+Source: POSIX sh, as far as `shell_interpreter.py` runs it.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+ARITHMETIC: Final = re.compile(
+    r"\$\(\(\s*([\w${}\s+*/%-]+?)\s*\)\)|\$\(expr ([^\s()]+ [-+/%] [^\s()]+|[^\s()]+ \\?\* [^\s()]+)\)"
+)
+"""Whole numbers and variables, joined by operators."""
+DOCUMENT: Final = "\4"
+"""Begins the word that stands for a document in the script."""
+_TERM: Final = re.compile(r"\$\{\w+\}|\$?\w+|[-+*/%]")
+_NUMBER: Final = re.compile(r"[0-9]{1,19}")
+_SIGN: Final = 1 << 63
+"""Shells compute with 64 bits."""
+_TIMES: Final[Mapping[str, Callable[[int, int], int]]] = {
+    "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
+}  # fmt: skip
+_BEGIN: Final = re.compile(r"(?<!<)<<(-?)\s*(\\?)(['\"]?)(\w+)\3(?![\w<])")
+_READ_FROM: Final = re.compile(
+    r"(?:^|(?<=[;\n]))\s*(while\s+(?:IFS=\S*\s+)?read\s+(?:-r\s+)?\w+\s*[;\n]\s*do\s.*?[;\n]\s*done)"
+    r"\s*<\s*([^\s;&|<>]+|\x04\d+)",
+    re.DOTALL,
+)
+
+
+class Document(NamedTuple):
+    """Text that a command reads; in one that is not quoted the values of variables are put in."""
+
+    text: str
+    is_quoted: bool
+
+
+def computed(text: str, value: Callable[[str], str]) -> str | None:
+    """The value of a sum of products of whole numbers; None for what is not understood."""
+    words = _TERM.findall(text)
+    if not words or len(words) % 2 == 0:
+        return None
+    total, sign, product = 0, 1, _number(words[0], value)
+    for joint, word in zip(words[1::2], words[2::2], strict=True):
+        number = _number(word, value)
+        if product is None or number is None or (joint in "/%" and number == 0):
+            return None
+        if joint in _TIMES:
+            product = _TIMES[joint](product, number)
+        elif joint in "+-":
+            total, sign, product = total + sign * product, 1 if joint == "+" else -1, number
+        else:
+            return None
+    return None if product is None else str((total + sign * product + _SIGN) % (2 * _SIGN) - _SIGN)
+
+
+def _number(word: str, value: Callable[[str], str]) -> int | None:
+    text = word if word.isdecimal() else value(word.strip("${}"))
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def with_documents(text: str) -> tuple[str, list[Document]]:
+    """The text with a word in place of each document that stands in it (`<<EOF`)."""
+    if "<<" not in text:
+        return text, []
+    lines, kept, found = text.split("\n"), list[str](), list[Document]()
+    while lines:
+        line = lines.pop(0)
+        begins = list(_BEGIN.finditer(line))
+        for begin in begins:
+            body = list[str]()
+            while lines and (lines[0].lstrip("\t") if begin[1] else lines[0]) != begin[4]:
+                one = lines.pop(0)
+                body.append(one.lstrip("\t") if begin[1] else one)
+            del lines[:1]
+            line = line.replace(begin[0], f"< {DOCUMENT}{len(found)} ", 1)
+            found.append(Document("".join(f"{one}\n" for one in body), bool(begin[2] or begin[3])))
+        kept.append(line)
+    return "\n".join(kept), found
+
+
+def fed(text: str) -> str:
+    """The text with loops over the lines of a file written as loops over what `cat` prints."""
+    return _READ_FROM.sub(r" cat \2 | \1", text)
