@@ -57,11 +57,11 @@ class FilterResultCache:
         self._options = options
         self._nodes = nodes
         self._all_nodes = nodes is overlay.snapshot.node_names
-        self._allowed = frozenset[str]() if self._all_nodes else frozenset(nodes)
+        self._allowed: frozenset[str] = frozenset() if self._all_nodes else frozenset(nodes)
         self._place = tuple(nodes) if asked_again and not self._all_nodes else None
         cache = overlay.snapshot.decision_cache
         alone = overlay.differing_devices
-        self._differing = overlay.differing | (alone or frozenset[str]())
+        self._differing = overlay.differing | (alone or frozenset())
         self._attempt = object()
         self._shares = cache.shares_results and alone is not None
         key = (options.profile, options.features, options.budgets.step_budget, options.gates.declared_features)
@@ -185,7 +185,9 @@ class FilterResultCache:
     ) -> NodeFeasibility:
         # Where devices are allocated, spreading is checked per node: a node that it refuses needs no allocation.
         needs_devices = bool(demand.uses or demand.extended)
-        wide = frozenset[str]() if needs_devices else shared.wide(self._overlay, (c.key for c in signature.hard))
+        wide: frozenset[str] = (
+            frozenset() if needs_devices else shared.wide(self._overlay, (c.key for c in signature.hard))
+        )
         wanted = card_requests_of(use.claim for use in demand.pending_anywhere()) if shared.profile.remaining else ()
         prefilter = PreFilterState(shared, signature, wide, wanted, self._overlay.snapshot)
         if self._recorder is not None:

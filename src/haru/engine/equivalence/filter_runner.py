@@ -51,7 +51,7 @@ class FilterRunner:
         self._overlay = overlay
         self._options = options
         self._devices = devices
-        self._alone = overlay.differing_devices or frozenset[str]()
+        self._alone: frozenset[str] = overlay.differing_devices or frozenset()
         """Nodes of whose devices others are taken in a later pass: each allocates for itself."""
         self._is_behind = False
         """Whether `devices` may have to follow the overlay before they are asked."""

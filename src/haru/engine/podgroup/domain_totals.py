@@ -240,7 +240,7 @@ class DeviceTotals:
         before, self._seen = self._seen, (devices, allocated)
         if before is None:
             self._begin(snapshot)
-            changed = set[str]()
+            changed: set[str] = set()
         else:
             changed = differing(devices.pools, before[0].pools)
             if allocated is not before[1]:
@@ -270,7 +270,8 @@ class DeviceTotals:
         devices, classified = snapshot.devices, snapshot.classified_nodes
         if classified is None:
             return changed
-        pools, left = [devices.pools.get(name) for name in changed], set[str]()
+        left: set[str] = set()
+        pools = [devices.pools.get(name) for name in changed]
         owners = [pool.slices[0].placement.node_name if pool is not None and pool.slices else "" for pool in pools]
         counts: dict[NodeDeviceClass, Count | None] = {}
         for name, node, known in zip(changed, owners, values_of(classified, owners), strict=True):

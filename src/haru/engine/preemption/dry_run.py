@@ -110,7 +110,8 @@ def without_orphans(base: Snapshot, orphaned: Mapping[str, Obj]) -> Snapshot:
 
 def _claims_of(snapshot: Snapshot, pods: Iterable[PodInfo]) -> set[str]:
     """Return the allocated claims reserved for pods or for their groups."""
-    used, found = snapshot.claim_index.by_consumer, set[str]()
+    used = snapshot.claim_index.by_consumer
+    found: set[str] = set()
     groups = dict.fromkeys([pod.group for pod in pods if pod.group is not None])
     keys = [consumer_key(PODS, pod.key.namespace, pod.key.name) for pod in pods]
     keys += [consumer_key(POD_GROUPS, *group) for group in groups]

@@ -229,7 +229,8 @@ class NodeOccupancies:
 
     def _follow_all(self, base: Snapshot, nodes: Sequence[tuple[str, NodeInfo, ClassifiedNode, set[str]]]) -> None:
         """Follow the claims that hold devices of some nodes."""
-        on, unknown = self._on, list[str]()
+        on = self._on
+        unknown: list[str] = []
         for name, _, _, claims in nodes:
             new = claims if on.keys().isdisjoint(claims) else claims.difference(on)
             for claim in claims - new if new is not claims else ():

@@ -130,7 +130,8 @@ class RemovalTimeline:
                 return self._nothing_removed(len(units), fit)
             rank = self._first_time(fit, limit)
         assert rank is not None
-        totals, counts = self._totals(rank), dict[str, int]()
+        totals = self._totals(rank)
+        counts: dict[str, int] = {}
         for number, total in enumerate(totals):
             if total >= fit:
                 counts.update([(event.node, event.members) for event in self._since(number, rank)])
@@ -173,7 +174,7 @@ class RemovalTimeline:
             number -= 1
             unit = units[number]
             rank = self._until = unit.rank
-            sets = set[int]()
+            sets: set[int] = set()
             for node in unit.nodes:
                 if node not in events_of and node in location:
                     one = location[node][0]

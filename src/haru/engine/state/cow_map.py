@@ -271,7 +271,7 @@ def _written_between(newer: FrozenMap[V], writes: Sequence[str] | None, written:
 
 def _base_of(found: Mapping[str, V]) -> tuple[Mapping[str, V], set[str]]:
     """The map of which another one has some entries exchanged, and which."""
-    keys = set[str]()
+    keys: set[str] = set()
     while isinstance(found, Patched):
         keys.update(found._changes)
         found = found._base
