@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from functools import cached_property as cached_property
 else:
+    _set = object.__setattr__
 
     class cached_property:
-        """A property that is computed once and kept in the instance's `__dict__`.
+        """A property that is computed once and kept as an attribute of its instance.
 
-        It does without the lock that Python 3.11's takes: pods and nodes are read by one thread at a time.
+        It does without the lock that Python 3.11's takes: pods and nodes are read by one thread at a time. Nor does it
+        ask for `__dict__`, which makes a map: an instance keeps its attributes without one, and is read faster.
         """
 
         def __init__(self, compute: Any) -> None:
@@ -35,7 +37,8 @@ else:
         def __get__(self, instance: Any, owner: type | None = None) -> Any:
             if instance is None:
                 return self
-            value = instance.__dict__[self._name] = self._compute(instance)
+            value = self._compute(instance)
+            _set(instance, self._name, value)
             return value
 
 
