@@ -12,7 +12,7 @@ from typing import TypeVar
 from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.allocator.allocation import DEFAULT_BUDGET, TAKEN, DoesNotFit, Solution, decoded, gather, solve
 from haru.engine.dra.allocator.allocation_problem import MAX_RESULTS, AllocationProblem
-from haru.engine.dra.allocator.candidates import CandidatePositions, SubrequestPlan
+from haru.engine.dra.allocator.candidates import SubrequestPlan
 from haru.engine.dra.allocator.node_devices import NodeDevices
 from haru.engine.dra.allocator.search_state import Pick
 from haru.engine.dra.errors import AllocationError, GaveUp
@@ -226,7 +226,7 @@ class ClaimQuery:
         (ask,) = requests[0].asks
         if requests[0].error or ask.error or ask.count > MAX_RESULTS:
             return None
-        return SubrequestPlan(1, ask, (), CandidatePositions([], None, {}))
+        return SubrequestPlan(1, ask, (), [], {})
 
 
 def _keep(answers: dict[K, Answer], key: K, answer: Answer) -> None:

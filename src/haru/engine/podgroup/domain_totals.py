@@ -364,7 +364,7 @@ class DeviceTotals:
             column = self._ask.selection.column(view)
             names = [d.name for d, verdict in zip(view.devices, column, strict=True) if verdict is not False]
             return node, Count(sum(name not in taken for name in names) if taken else len(names), len(names))
-        found = [view.devices[index] for index in candidates_of(view.table, self._ask, self._features)]
+        found = [view.devices[index] for index in candidates_of(view.table, self._ask, self._features).all()]
         free = sum(self._weight(d.shape.shareable) for d in found if d.name not in taken)
         return node, Count(free, len(found))
 

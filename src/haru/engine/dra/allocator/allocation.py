@@ -279,7 +279,6 @@ def _solve_preferred(
 
 def decoded(claims: Sequence[Obj] | Sequence[Claim], snapshot: DeviceSnapshot, features: Features) -> tuple[Claim, ...]:
     """The claims in decoded form, whichever way they were given."""
-    ready = tuple([claim for claim in claims if isinstance(claim, Claim)])
-    if len(ready) == len(claims):
-        return ready
-    return decode_claims([c for c in claims if not isinstance(c, Claim)], snapshot.classes, features)
+    if claims and isinstance(claims[0], Claim):
+        return tuple(claims)  # type: ignore[arg-type]
+    return decode_claims(claims, snapshot.classes, features)  # type: ignore[arg-type]

@@ -12,7 +12,6 @@ from copy import copy
 
 from haru.engine.dra.allocated_state import AllocatedState
 from haru.engine.dra.allocator.candidates import (
-    CandidatePositions,
     Candidates,
     ListedCandidates,
     SubrequestPlan,
@@ -142,9 +141,7 @@ class AllocationProblem(AllocatedNodeDevices):
         number = self._count
         self._count += 1
         if ask.mode == ALL:
-            return SubrequestPlan(
-                number, ask, constraints, CandidatePositions(self._all_candidates(claim, ask), None, {})
-            )
+            return SubrequestPlan(number, ask, constraints, self._all_candidates(claim, ask), {})
         offers, complete = [], True
         for view in range(len(self.views)):
             offer = self._offer(view, ask)
@@ -153,9 +150,9 @@ class AllocationProblem(AllocatedNodeDevices):
         errors: dict[int, str] = {}
         found = self._exact_candidates(claim, ask, offers, errors)
         if complete:
-            return SubrequestPlan(number, ask, constraints, CandidatePositions(list(found), None, errors))
+            return SubrequestPlan(number, ask, constraints, list(found), errors)
         self._ready = False
-        return SubrequestPlan(number, ask, constraints, CandidatePositions([], found, errors))
+        return SubrequestPlan(number, ask, constraints, [], errors, found)
 
     def _offer(self, number: int, ask: SubRequest) -> Candidates | ListedCandidates:
         """Return the candidates of a view; if fewer devices are free than are asked for, only those among them."""
@@ -192,7 +189,9 @@ class AllocationProblem(AllocatedNodeDevices):
     ) -> Iterator[int]:
         for number, (offset, offer) in enumerate(zip(self.offsets, offers, strict=True)):
             hiding, others = node_checks(self, number, ask)
-            for index in offer:
+            place = 0
+            while (index := offer.get(place)) is not None:
+                place += 1
                 position = offset + index
                 if ask.without and self.device_id(position) in ask.without:
                     continue

@@ -9,7 +9,6 @@ Source: KEP-4381; the conditions are in `conditions`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from haru.engine.dra.allocator.conditions import device_checks
 from haru.engine.dra.model.claims import ALL, SubRequest
@@ -32,8 +31,9 @@ class ListedCandidates:
         self.complete = True
         self.errors = errors
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.found)
+    def get(self, number: int) -> int | None:
+        """Return a candidate by its number; None after the last one."""
+        return self.found[number] if number < len(self.found) else None
 
 
 class Candidates:
@@ -54,17 +54,22 @@ class Candidates:
         self._features = features
         self._rest = self._among(range(len(table.devices)))
 
-    def __iter__(self) -> Iterator[int]:
-        place, found = 0, self.found
-        while True:
-            if place == len(found):
-                index = next(self._rest, None)
-                if index is None:
-                    self.complete = True
-                    return
-                found.append(index)
-            yield found[place]
-            place += 1
+    def get(self, number: int) -> int | None:
+        """Return a candidate by its number; None after the last one."""
+        found = self.found
+        if number == len(found):
+            index = next(self._rest, None)
+            if index is None:
+                self.complete = True
+                return None
+            found.append(index)
+        return found[number]
+
+    def all(self) -> Sequence[int]:
+        """Return all candidates."""
+        self.found.extend(self._rest)
+        self.complete = True
+        return self.found
 
     def listed(self, indexes: Iterable[int]) -> ListedCandidates:
         """Return the candidates among some devices; no other device is looked at."""
@@ -94,33 +99,30 @@ def candidates_of(table: DeviceTable, ask: SubRequest, features: Features) -> Ca
     return table.cache.get_or_compute("candidates", key, lambda: Candidates(table, ask, features), _MAX_OFFERS)
 
 
-class CandidatePositions(NamedTuple):
-    """Candidates of a node by position: `found` so far, and `rest` to look for more (None: all are found).
-
-    `errors` are the selectors' errors, by position of the device on which a selector fails.
-    """
-
-    found: list[int]
-    rest: Iterator[int] | None
-    errors: dict[int, str]
-
-
 class SubrequestPlan:
-    """An ask on one node, numbered from 1 on, with its candidates in ascending order.
+    """An ask on one node, numbered from 1 on, with its candidates in ascending order: `found` so far, and `rest`.
 
     For mode All the candidates are exactly what is needed. `errors` are those candidates that abort the attempt when
-    they are reached, `constraints` the claim's constraints that apply, by index.
+    they are reached, by position, `constraints` the claim's constraints that apply, by index.
     """
 
     __slots__ = ("_rest", "ask", "constraints", "errors", "found", "needed", "number", "takes_all")
 
     def __init__(
-        self, number: int, ask: SubRequest, constraints: tuple[int, ...], candidates: CandidatePositions
+        self,
+        number: int,
+        ask: SubRequest,
+        constraints: tuple[int, ...],
+        found: list[int],
+        errors: dict[int, str],
+        rest: Iterator[int] | None = None,
     ) -> None:
         self.number = number
         self.ask = ask
         self.constraints = constraints
-        self.found, self._rest, self.errors = candidates
+        self.found = found
+        self.errors = errors
+        self._rest = rest
         self.takes_all = ask.mode == ALL
         self.needed = len(self.found) if self.takes_all else ask.count
 
@@ -153,7 +155,7 @@ class SubrequestPlan:
         if not self.takes_all:  # where all are taken, they are listed as ever
             found.sort()
         errors = {places[position]: text for position, text in self.errors.items()}
-        return SubrequestPlan(self.number, self.ask, self.constraints, CandidatePositions(found, None, errors))
+        return SubrequestPlan(self.number, self.ask, self.constraints, found, errors)
 
     @property
     def faulty(self) -> bool:

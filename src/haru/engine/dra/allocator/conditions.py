@@ -198,7 +198,7 @@ def node_checks(devices: AllocatedNodeDevices, number: int, ask: SubRequest) -> 
     """Checks of a position for candidates in one view: the conditions that hide a selector's error, and the others."""
     view, use = devices.views[number], devices.uses[number]
     if not (use.shares or view.table.placed):
-        if not use.devices and not (view.totals and min(view.totals) < 0):
+        if not use.devices and not view.overdrawn:
             return None, None
         if not view.totals:  # only FREE may fail
             return (None if ask.admin else devices.is_free), None

@@ -22,7 +22,7 @@ from haru.engine.dra.allocator.allocation_problem import MAX_RESULTS, Allocation
 from haru.engine.dra.allocator.candidates import SubrequestPlan
 from haru.engine.dra.allocator.nogoods import NogoodStore
 from haru.engine.dra.allocator.pruning import PruningBounds
-from haru.engine.dra.allocator.search_state import Pick, SearchPlace, SearchState, Undo
+from haru.engine.dra.allocator.search_state import Pick, SearchPlace, SearchState, Undo, new_tuple
 from haru.engine.dra.allocator.symmetry import ProblemSymmetry
 from haru.engine.dra.errors import AllocationError, GaveUp
 
@@ -137,7 +137,7 @@ class DeviceSearch:
             if len(self._ledger.picks[claim]) + plan.needed - done > MAX_RESULTS:
                 self._limited_claim = claim
                 return Signal.LIMIT
-            return self._push(Frame(SearchPlace(claim, request, plan, done, start), start))
+            return self._push(Frame(new_tuple(SearchPlace, (claim, request, plan, done, start)), start))
         return Signal.DONE
 
     def _push(self, frame: Frame) -> Signal:

@@ -74,18 +74,19 @@ class AllocatedNodeDevices(NodeDevices):
         self, views: Sequence[PoolView], allocated: AllocatedState, node: NodeView, features: Features
     ) -> None:
         super().__init__(views, node, features)
-        self.uses: list[PoolUse] = []
-        self.sharing = False
-        """Whether some device can be given out several times at once."""
-        self.counting = False
-        """Whether there are counters."""
-        taken = False
+        uses: list[PoolUse] = []
+        taken = sharing = counting = False
         for view in self.views:
             use = allocated.use(view.key)
-            self.uses.append(use)
+            uses.append(use)
             taken = taken or bool(use.devices or use.shares)
-            self.sharing = self.sharing or (view.table.shareable and features.ConsumableCapacity)
-            self.counting = self.counting or bool(view.totals)
+            sharing = sharing or view.table.shareable
+            counting = counting or bool(view.totals)
+        self.uses = uses
+        self.sharing = sharing and features.ConsumableCapacity
+        """Whether some device can be given out several times at once."""
+        self.counting = counting
+        """Whether there are counters."""
         if not taken:
             self.allocated, self.consumed = frozenset(), {}
 
@@ -99,9 +100,9 @@ class AllocatedNodeDevices(NodeDevices):
         return view.charges[self.index_of[position]] if view.totals else ()
 
     @cached_property
-    def counters_left(self) -> list[list[int]]:
+    def counters_left(self) -> list[tuple[int, ...]]:
         """What is left of each view's counters."""
-        return [list(view.counters_left(use)) for view, use in zip(self.views, self.uses, strict=True)]
+        return list(map(PoolView.counters_left, self.views, self.uses))
 
     @cached_property
     def overdrawn(self) -> frozenset[int]:

@@ -11,7 +11,7 @@ from haru.engine.dra.allocator.consumable_capacity import fits
 from haru.engine.dra.errors import AllocationError
 from haru.engine.dra.pools.counters import Charge
 
-_tuple = tuple.__new__
+new_tuple = tuple.__new__
 """Makes named tuples past their constructors, which take twice as long."""
 
 
@@ -53,16 +53,18 @@ class SearchState:
         self.problem = problem
         self.sharing = problem.sharing
         self._counting = problem.counting
-        self.picks: list[list[Pick]] = [[] for _ in problem.claims]
+        self.picks: list[list[Pick]] = []
         self.owners: dict[int, tuple[int, ...]] = {}
         self.used: dict[int, tuple[int, ...]] = dict(problem.consumed)
         self.left: list[list[int]] = [[]] * len(problem.views)
         if self._counting:
-            self.left = [list(counters) for counters in problem.counters_left]
+            self.left = list(map(list, problem.counters_left))
         self.states: list[list[State]] = []
         for claim in problem.claims:
-            begin: list[State] = [None if c.match else frozenset() for c in claim.constraints]
-            self.states.append(begin)
+            self.picks.append([])
+            self.states.append(
+                [None if c.match else frozenset() for c in claim.constraints] if claim.constraints else []
+            )
 
     def in_use(self, claim: int, plan: SubrequestPlan, position: int) -> bool:
         """Whether the device cannot be had because it is taken, as far as this plan has to mind."""
@@ -119,8 +121,8 @@ class SearchState:
             self.used[position] = tuple(u + c for u, (c, _) in zip(base, consumed, strict=True))
         else:
             self.owners[position] = (*self.owners.get(position, ()), claim)
-        self.picks[claim].append(_tuple(Pick, (plan, position, consumed)))
-        return _tuple(Undo, (claim, position, before, charge, used))
+        self.picks[claim].append(new_tuple(Pick, (plan, position, consumed)))
+        return new_tuple(Undo, (claim, position, before, charge, used))
 
     def take_back(self, undo: Undo) -> None:
         """Undo a pick; those after it must have been undone."""

@@ -35,6 +35,7 @@ class PoolView:
         "devices",
         "elsewhere",
         "key",
+        "overdrawn",
         "problem",
         "slices",
         "status",
@@ -69,6 +70,8 @@ class PoolView:
             self.elsewhere = tables.of(tuple([device for item in elsewhere for device in item.devices]))
         self.counter_names: tuple[tuple[str, str], ...] = ()
         self.totals: tuple[int, ...] = ()
+        self.overdrawn = False
+        """Whether less than nothing is published of some counter."""
         self.charges: tuple[Charge, ...] = ()
         self._charges_elsewhere: tuple[Charge, ...] = ()
         self._occupied: tuple[PoolUse, tuple[int, tuple[Hashable, ...]]] | None = None
@@ -92,6 +95,7 @@ class PoolView:
             else:
                 _, self.counter_names, self.totals, self.charges, _ = counters
                 self._charges_elsewhere = beside.charges
+                self.overdrawn = bool(self.totals) and min(self.totals) < 0
 
     def device_id(self, index: int) -> DeviceId:
         """The identity of a device of this view."""
