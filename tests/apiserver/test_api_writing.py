@@ -97,6 +97,11 @@ async def test_unsupported_methods_on_collections_give_405(api: Caller, method: 
     assert answer.json["message"] == "the server does not allow this method on the requested resource"
 
 
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "GET", "POST"])
+async def test_resource_that_is_not_served_is_not_found_whatever_the_method(api: Caller, method: str) -> None:
+    assert (await api(method, "/api/v1/nothings")).status == 404
+
+
 async def test_body_without_kind_is_accepted(api: Caller) -> None:
     created = await api.create(MAPS, {"metadata": {"name": "a"}})
     assert (created["apiVersion"], created["kind"]) == ("v1", "ConfigMap")

@@ -50,7 +50,7 @@ from haru.apiserver.serving_address import ServingAddress
 from haru.apiserver.start_retry import until_store_answers
 from haru.apiserver.streams import OpenStreams
 from haru.event_loop import SharedTimeout, is_for_a_client
-from haru.kube.errors import StatusError, bad_request_error, internal_error
+from haru.kube.errors import StatusError, bad_request_error, internal_error, suppress_status
 from haru.kube.lifecycle import deprecation_warning
 from haru.kube.meta import Obj
 from haru.kube.names import is_path_segment_name
@@ -216,7 +216,8 @@ class ApiServer:
             elsewhere = await self.peers.elsewhere(request) if error.code == 404 and self.peers else None
             if elsewhere is None:
                 if (asked := resource_request_of(path)) is not None:
-                    await self._authorize_asked(request, asked)
+                    with suppress_status(405):  # what is not there takes no method: the first answer says which it is
+                        await self._authorize_asked(request, asked)
                 raise
             return await self._forward(request, *elsewhere)
         await self._requests.authorize(call)
