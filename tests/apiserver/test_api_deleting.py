@@ -155,6 +155,14 @@ async def test_delete_collection_with_a_limit_says_how_it_goes_on(api: Caller) -
     assert not (await api.get(MAPS))["items"]
 
 
+async def test_delete_collection_at_a_revision_keeps_what_came_later(api: Caller) -> None:
+    old = await api.create(MAPS, config_map("old"))
+    await api.create(MAPS, config_map("new"))
+    deleted = await api("DELETE", f"{MAPS}?resourceVersion={old['metadata']['resourceVersion']}")
+    assert [i["metadata"]["name"] for i in deleted.json["items"]] == ["old"]
+    assert [i["metadata"]["name"] for i in (await api.get(MAPS))["items"]] == ["new"]
+
+
 async def test_namespace_is_deleted_after_finalize(api: Caller) -> None:
     created = await api.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
     assert created["spec"] == {"finalizers": ["kubernetes"]} and created["status"] == {"phase": "Active"}

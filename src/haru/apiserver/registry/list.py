@@ -187,14 +187,15 @@ async def find(call: Call, selection: Selection) -> ListPage:
 async def _snapshot(call: Call, selection: Selection, limit: int) -> int:
     """The revision that must be read exactly, or 0 for the newest.
 
-    A limit makes a revision an exact one, but for what can be one object only.
+    A limit makes a revision an exact one, but for what can be one object only; a deletion of a collection, which 1.36
+    does page by page, always has one.
     """
     request = call.request
     revision = read_revision(request)
     if not revision:
         return 0
     match = request.param("resourceVersionMatch")
-    is_limited = not match and limit > 0
+    is_limited = not match and (limit > 0 or call.verb == "deletecollection")
     await wait_for_revision(call, revision, match == "Exact" or is_limited)
     is_of_one = selection.named and (call.namespace or not call.resource.kind.namespaced)
     return revision if match == "Exact" or (is_limited and not is_of_one) else 0
