@@ -52,11 +52,14 @@ async def test_repeated_keys_of_yaml_are_one_problem_before_unknown_fields_by_na
     assert (answer.status, told(answer)) == (400, f"yaml: unmarshal errors:{lines}{unknown}")
 
 
-async def test_yaml_with_repeated_keys_is_taken_with_a_warning_by_default(api: Caller) -> None:
+async def test_yaml_with_repeated_keys_is_taken_with_a_warning_for_each_by_default(api: Caller) -> None:
     known = "\n".join(line for line in YAML.splitlines() if line.strip() not in ("zz: 1", "qq: 1", "aa: 1"))
     answer = await api("POST", PODS, known.encode(), type="application/yaml")
     assert (answer.status, answer.json["metadata"]["labels"]) == (201, {"a": "2"})
-    assert answer.headers["warning"].startswith('299 - "yaml: unmarshal errors:   line 6: key \\"name\\" already set')
+    last = '299 - "line 10: key \\"image\\" already set in map"'
+    assert answer.headers["warning"] == last
+    applied = await api("PATCH", f"{PODS}/p?fieldManager=m", known.encode(), type="application/apply-patch+yaml")
+    assert (applied.status, applied.headers["warning"]) == (200, last)
 
 
 @pytest.mark.parametrize(

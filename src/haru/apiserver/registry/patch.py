@@ -253,8 +253,8 @@ def configuration(call: Call, kind: Kind, data: bytes) -> Obj:
         raise _untyped(kind, value.get("metadata"), errors)
     if repeated and wish == "Strict":
         raise bodies.strict_error(kind, repeated)
-    if repeated and wish == "Warn":
-        call.request.warnings.extend(repeated)
+    if wish == "Warn":
+        bodies.warn(call.request, repeated)
     return value
 
 

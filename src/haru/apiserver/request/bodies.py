@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
@@ -35,6 +35,8 @@ QUICK_DEPTH = 30
 PROBLEMS_LIMIT = 100
 WRITE_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 """What the query of a write is called."""
+_OF_YAML, _LINE_BREAK = "yaml: unmarshal errors:", "\n  "
+"""How a problem begins that has a line for each name that occurs twice."""
 _STRICTNESS = ("Ignore", "Warn", "Strict")
 _SUPPORTED = '"", "Ignore", "Strict", "Warn"'
 _COLON_ESCAPED = rb"\u003"
@@ -123,7 +125,7 @@ def read_yaml(data: bytes) -> tuple[Obj, list[str]]:
     if text.lstrip().startswith("{"):
         return value, repeated_fields(data, value)
     lines = [f"line {line}: {problem}" for line, problem in sorted(found)]
-    return value, ["\n  ".join(["yaml: unmarshal errors:", *lines])] if lines else []
+    return value, [_LINE_BREAK.join([_OF_YAML, *lines])] if lines else []
 
 
 def _require_json(value: Any) -> None:
@@ -243,9 +245,16 @@ def decode_checked(
     problems = problems[:PROBLEMS_LIMIT]
     if problems and wish == "Strict":
         raise strict_error(kind, problems)
-    if problems and wish == "Warn":
-        request.warnings.extend(problems)
+    if wish == "Warn":
+        warn(request, problems)
     return obj
+
+
+def warn(request: Request, problems: Iterable[str]) -> None:
+    """Warn of unknown and repeated fields; of those that YAML tells as one problem, of each."""
+    for problem in problems:
+        head, *lines = problem.split(_LINE_BREAK)
+        request.warnings.extend(lines if head == _OF_YAML else [problem])
 
 
 def _place(problem: str) -> list[str]:
