@@ -196,7 +196,28 @@ async def test_two_matching_budgets_refuse_eviction(api: Caller) -> None:
     for name in ("b", "c"):
         obj, _ = budget()
         await api.create(BUDGETS, obj | {"metadata": {"name": name}})
-    assert (await api("POST", f"{PODS}/a/eviction", eviction())).status == 500
+    answer = (await api("POST", f"{PODS}/a/eviction", eviction())).json
+    why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+    assert (answer["code"], answer["message"], answer.get("reason")) == (500, why, None)
+
+
+async def test_budget_that_an_eviction_used_is_owned_by_the_server(api: Caller) -> None:
+    await running(api)
+    obj, patch = budget(observedGeneration=1, disruptionsAllowed=2)
+    await api.create(BUDGETS, obj)
+    await api("PATCH", f"{BUDGETS}/b/status", patch, type=MERGE)
+    assert (await api("POST", f"{PODS}/a/eviction", eviction())).status == 201
+    entries = (await api.get(f"{BUDGETS}/b"))["metadata"]["managedFields"]
+    own = next(entry for entry in entries if entry["manager"] == "kube-apiserver")
+    assert (own["operation"], own["subresource"]) == ("Update", "status")
+    assert own["fieldsV1"] == {"f:status": {"f:disruptedPods": {".": {}, "f:a": {}}, "f:disruptionsAllowed": {}}}
+
+
+async def test_eviction_in_another_namespace_than_its_path_is_refused(api: Caller) -> None:
+    await running(api)
+    metadata = {"name": "a", "namespace": "other"}
+    answer = await api("POST", f"{PODS}/a/eviction", eviction() | {"metadata": metadata})
+    assert (answer.status, answer.json["message"][:34]) == (400, "the namespace of the provided obje")
 
 
 async def test_eviction_of_missing_pod_is_not_found(api: Caller) -> None:

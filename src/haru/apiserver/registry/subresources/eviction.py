@@ -7,6 +7,7 @@ from typing import Any
 
 from haru.apiserver.admission import node_restriction
 from haru.apiserver.registry.delete import check_preconditions, checked_options, delete_one
+from haru.apiserver.registry.object_metadata import place_in_namespace
 from haru.apiserver.registry.write import change
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
@@ -15,7 +16,6 @@ from haru.kube.errors import (
     StatusError,
     bad_request_error,
     forbidden_error,
-    internal_error,
     invalid,
     invalid_error,
     too_many_requests_error,
@@ -42,7 +42,9 @@ async def evict(call: Call) -> Response:
     assert _KIND is not None
     read_write_options(call)
     eviction = await bodies.read_object(call.request, _KIND, also=("policy/v1beta1",))
-    if (eviction.get("metadata") or {}).get("name") != call.name:
+    metadata = eviction.setdefault("metadata", {})
+    place_in_namespace(call, metadata)
+    if metadata.get("name") != call.name:
         raise bad_request_error("name in URL does not match name in Eviction object")
     asked = eviction.get("deleteOptions") or {}
     if asked.get("ignoreStoreReadErrorWithClusterBreakingPotential"):
@@ -102,9 +104,8 @@ async def _budget_of(call: Call, pod: Obj) -> Obj | None:
         and label_selector_from(selector).matches(labels)
     ]
     if len(budgets) > 1:
-        raise internal_error(
-            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        )
+        why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        raise StatusError(500, "", why)
     return budgets[0] if budgets else None
 
 
@@ -144,12 +145,12 @@ async def _spend(call: Call, budget: Obj, pod: Obj) -> None:
     """Take one disruption from the budget; 429 when it has none."""
     resource = call.objects.served.preferred("policy", "poddisruptionbudgets")
     name = budget["metadata"]["name"]
-    on_budget = replace(call, resource=resource, name=name, subresource="status")
+    on_budget = replace(call, resource=resource, name=name, subresource="status", manager="kube-apiserver")
 
     async def make(live: Obj) -> Obj:
         return spent(live, pod["metadata"]["name"], call.now)
 
-    await change(on_budget, make, prepare=_as_it_is, applied=True)
+    await change(on_budget, make, prepare=_as_it_is)
 
 
 async def _as_it_is(call: Call, wanted: Obj, live: Obj) -> Obj:
