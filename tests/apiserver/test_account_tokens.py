@@ -94,7 +94,11 @@ async def test_lifetime_above_maximum_is_shortened_with_warning() -> None:
         ({"name": "robot", "namespace": "default"}, 201, ""),
         ({"name": "other"}, 422, "must match the service account name if specified"),
         ({"namespace": "other"}, 400, "does not match the namespace sent on the request"),
-        ({"uid": "other"}, 409, "does not match the UID of the service account"),
+        (
+            {"uid": "x"},
+            409,
+            'fulfilled on TokenRequest.authentication.k8s.io "robot": the UID in the token request (x) ',
+        ),
     ],
 )
 async def test_token_request_metadata_must_match_account(robot: Caller, metadata: Obj, code: int, text: str) -> None:
@@ -106,6 +110,14 @@ async def test_token_request_may_name_uid_of_account(robot: Caller) -> None:
     uid = (await robot.get(f"{ACCOUNTS}/robot"))["metadata"]["uid"]
     assert (await ask(robot, {"uid": uid})).status == 201
     assert (await ask(robot)).json["metadata"]["uid"] == uid
+
+
+async def test_token_request_tells_whose_its_labels_and_status_are(robot: Caller) -> None:
+    body = {"metadata": {"name": "robot", "labels": {"a": "b"}}, "status": {"token": "x"}}
+    entries = (await robot("POST", f"{ACCOUNTS}/robot/token", body)).json["metadata"]["managedFields"]
+    labels, seconds = {"f:labels": {".": {}, "f:a": {}}}, {"f:expirationSeconds": {}}
+    expected = {"f:metadata": labels, "f:spec": seconds, "f:status": {"f:token": {}}}
+    assert [entry["fieldsV1"] for entry in entries] == [expected]
 
 
 async def test_policies_see_what_a_token_request_leaves_out(robot: Caller) -> None:
@@ -122,7 +134,7 @@ async def test_invalid_bound_object_is_refused(robot: Caller) -> None:
     for reference, code, text in (
         ({"kind": "Pod", "name": "none"}, 404, '"none" not found'),
         ({"kind": "Pod", "name": "theirs"}, 400, "running with different serviceaccount name"),
-        ({"kind": "Pod", "name": "own", "uid": "other"}, 409, "does not match the UID in record"),
+        ({"kind": "Pod", "name": "own", "uid": "x"}, 409, 'fulfilled on Pod "own": the UID in the bound object refer'),
         ({"kind": "Node", "name": "none"}, 404, '"none" not found'),
         ({"kind": "Secret", "name": "none"}, 404, '"none" not found'),
         ({"kind": "ConfigMap", "name": "x"}, 400, "cannot bind token"),

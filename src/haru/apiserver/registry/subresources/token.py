@@ -26,6 +26,7 @@ from haru.kube.kinds import by_kind
 from haru.kube.meta import Obj
 from haru.kube.names import format_time
 from haru.kube.patch.apply import ManagedWrite, track_update
+from haru.kube.patch.fieldset import FieldSet
 from haru.kube.schema import type_of
 
 _KIND = by_kind("authentication.k8s.io/v1", "TokenRequest")
@@ -70,10 +71,10 @@ async def issue_token(tokens: AccountTokens, call: Call) -> Response:
         raise internal_error(f"failed to generate token: {error}") from None
     call.request.annotations[_ISSUED] = f"JTI={issued.token_id}"
     own = {name: value for name, value in spec.items() if name not in filled_in}  # nobody's is what is filled in
-    asked = {**request, "metadata": {}, "spec": {**own, "expirationSeconds": seconds}}
-    write = ManagedWrite(call.manager, _KIND.api_version, type_of(_KIND), "token", call.now)
-    managed = track_update(None, asked, write)["metadata"].get("managedFields")
-    metadata["managedFields"] = managed
+    status = {name: value for name, value in (request.get("status") or {}).items() if value}
+    asked = {**request, "spec": {**own, "expirationSeconds": seconds}, "status": status}
+    write = ManagedWrite(call.manager, _KIND.api_version, type_of(_KIND), "token", call.now, FieldSet())
+    metadata["managedFields"] = track_update(None, asked, write)["metadata"].get("managedFields")
     spec.update(audiences=audiences, expirationSeconds=seconds)
     spec.setdefault("boundObjectRef", None)
     stamp = format_time(datetime.fromtimestamp(issued.expires, UTC))
@@ -95,7 +96,7 @@ def _check_uid(call: Call, account: Obj, given: str) -> None:
     uid = account["metadata"]["uid"]
     if given and given != uid:
         why = f"the UID in the token request ({given}) does not match the UID of the service account ({uid})"
-        raise conflict_error("authentication.k8s.io", "tokenrequests", call.name, why)
+        raise conflict_error("authentication.k8s.io", "TokenRequest", call.name, why)
 
 
 def _seconds(call: Call, given: int | None, most: int) -> int:
@@ -139,6 +140,6 @@ async def _bound(call: Call, reference: Obj | None) -> Mapping[str, Reference]:
             there = await call.objects.peek("", "nodes", "", node)
             bound["node"] = Reference(node, there["metadata"]["uid"] if there else "")
     if reference.get("uid") and reference["uid"] != uid:
-        why = f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record ({uid})"
-        raise conflict_error("", plural, name, why)
+        why = f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record"
+        raise conflict_error("", kind, name, f"{why}. The object might have been deleted and then recreated")
     return bound
