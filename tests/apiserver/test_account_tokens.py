@@ -97,7 +97,7 @@ async def test_lifetime_above_maximum_is_shortened_with_warning() -> None:
         (
             {"uid": "x"},
             409,
-            'fulfilled on TokenRequest.authentication.k8s.io "robot": the UID in the token request (x) ',
+            'fulfilled on TokenRequest.authentication.k8s.io "robot": the UID in the token request (x)',
         ),
     ],
 )

@@ -57,6 +57,12 @@ def test_new_request_is_judged(spec: Obj, found: list[str]) -> None:
     assert [str(error) for error in validate_signing_request(request(**spec))] == found
 
 
+@pytest.mark.parametrize(("signer", "label"), [("a.B.C/x", "B"), ("a.b/x..y", "")])
+def test_first_wrong_label_of_a_signer_is_named(signer: str, label: str) -> None:
+    (error,) = validate_signing_request(request(signerName=signer))
+    assert error.detail.startswith(f'validating label "{label}": a lowercase RFC 1123 ')
+
+
 def test_unknown_usage_and_damaged_request_are_refused() -> None:
     (error,) = validate_signing_request(request(usages=["client auth", "fun"]))
     assert str(error).startswith('spec.usages[1]: Unsupported value: "fun": supported values: "any", "cert sign"')

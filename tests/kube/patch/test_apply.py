@@ -264,6 +264,16 @@ def test_object_without_managed_fields_is_owned_by_before_first_apply() -> None:
     assert fields_of(apply(live, deployment(replicas=1)), "before-first-apply") == {"f:spec": {"f:replicas": {}}}
 
 
+@pytest.mark.parametrize("subresource", ["", "status"])
+def test_before_first_apply_wrote_at_the_time_and_by_the_subresource_of_the_apply(subresource: str) -> None:
+    live = {**deployment(replicas=1), "status": {"replicas": 1}}
+    live["metadata"]["creationTimestamp"] = "t0"
+    config = {**deployment(replicas=1), "status": {"replicas": 1}}
+    _, entry = apply(live, config, now="t5", subresource=subresource)["metadata"]["managedFields"]
+    told = (entry["manager"], entry["time"], entry.get("subresource", ""))
+    assert told == ("before-first-apply", "t5", subresource)
+
+
 @pytest.mark.parametrize(
     ("live", "applied", "expected"),
     [("abc", "ac", "abc"), ("abc", "ca", "bca"), ("abc", "dc", "abdc"), ("abc", "cd", "abcd"), ("ab", "zy", "abzy")],

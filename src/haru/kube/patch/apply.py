@@ -198,16 +198,14 @@ def _with_managed_fields(obj: Obj, entries: Sequence[Obj]) -> Obj:
 
 
 def _holdings_before_apply(live: Obj | None, base: Obj, write: ManagedWrite) -> Holdings:
-    """Who holds what; all of an object that nobody manages yet is held by `before-first-apply`."""
+    """Who holds what; all of an object that nobody manages yet is held by `before-first-apply`, from now on."""
     if live is None:
         return {}
     holdings = managers.read((live.get("metadata") or {}).get("managedFields"))
     if not holdings:
-        owner = Owner(BEFORE_FIRST_APPLY, "Update", write.api_version, "")
+        owner = Owner(BEFORE_FIRST_APPLY, "Update", write.api_version, write.subresource)
         fields = parsed(new_fields(base, shape_of(write.message_type))).without_subtrees(write.ignored)
-        fields -= managers.SERVER_OWNED
-        time = (live.get("metadata") or {}).get("creationTimestamp") or ""
-        holdings[owner] = Holding(owner, time, fields)
+        holdings[owner] = Holding(owner, write.now, fields - managers.SERVER_OWNED)
     return holdings
 
 

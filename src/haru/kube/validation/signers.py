@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from haru.kube import names
 from haru.kube.errors import FieldError, invalid, required, too_long
 from haru.kube.validation.common import each_message
@@ -20,13 +22,19 @@ def signer_name(field: str, value: str) -> list[FieldError]:
         return [invalid(field, value, why)]
     found = [too_long(field, _MAX_DOMAIN)] if len(domain) > _MAX_DOMAIN else []
     labels = domain.split(".")
-    wrong = next((problems for label in labels if (problems := names.is_dns1123_label(label))), [])
-    found += each_message(field, domain, wrong)
+    found += each_message(field, domain, _first_wrong(labels, names.is_dns1123_label))
     if len(labels) < 2:
         found.append(invalid(field, domain, "should be a domain with at least two segments separated by dots"))
-    wrong = next((problems for label in path.split(".") if (problems := names.is_dns1123_subdomain(label))), [])
-    found += each_message(field, path, wrong)
+    found += each_message(field, path, _first_wrong(path.split("."), names.is_dns1123_subdomain))
     return [*found, too_long(field, _MAX_NAME)] if len(value) > _MAX_NAME else found
+
+
+def _first_wrong(labels: Iterable[str], check: Callable[[str], list[str]]) -> list[str]:
+    """What is wrong with the first label with which anything is."""
+    for label in labels:
+        if problems := check(label):
+            return [f'validating label "{label}": {problem}' for problem in problems]
+    return []
 
 
 def is_kubernetes_signer(value: str) -> bool:
