@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -346,6 +347,18 @@ def test_every_kind_prints_an_empty_object(kind: Kind) -> None:
         assert isinstance(cell, expected)  # type: ignore[arg-type]
     names = [column["name"] for column in columns]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("phase", "message"),
+    [("Failed", "The pod failed."), ("Succeeded", "The pod has completed successfully."), ("Running", "")],
+)
+def test_row_of_a_pod_that_is_over_says_so(phase: str, message: str) -> None:
+    obj = {"metadata": {"name": "x"}, "status": {"phase": phase}}
+    completed = [{"type": "Completed", "status": "True", "reason": phase, "message": message}] if message else None
+    kind = known_kind("v1", "Pod")
+    assert printers.table(kind, [obj], NOW)["rows"][0].get("conditions") == completed
+    assert json.loads(printers.PreparedRow.of(kind, obj).encoded(NOW)).get("conditions") == completed
 
 
 def test_table_has_columns_rows_and_requested_objects() -> None:

@@ -26,6 +26,7 @@ _DRAWN = "5d5a0d5c-1c1f-4c6a-9df5-2d8f0c2b1a11"
 _TEXTS = [
     (UUID, lambda found: found.group() if found.group() == _DRAWN else "UID"),
     (_TIME, lambda found: "MICROTIME" if found.group(2) else "TIME"),
+    (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]+"), lambda _: "TOKEN"),
     (re.compile(r"\bselfType\d+"), lambda _: "selfType"),
     (re.compile(r"kube-api-access-[a-z0-9]{5}"), lambda _: "kube-api-access-*"),
     (re.compile(r"\bg-[a-z0-9]{5}\b"), lambda _: "g-*"),
@@ -76,7 +77,16 @@ class Answer:
             is_yaml = "yaml" in self.headers.get("content-type", "")
             return yaml.load(self.body.decode()) if is_yaml else json.loads(self.body)
         except ValueError:
-            return self.body.decode(errors="replace")
+            return _events(self.body)
+
+
+def _events(body: bytes) -> Any:
+    """The events of a watch, but for bookmarks; any other body as text."""
+    try:
+        events = [json.loads(line) for line in body.splitlines() if line.strip()]
+        return [one for one in events if one["type"] != "BOOKMARK"] if events else ""
+    except (ValueError, KeyError, TypeError):
+        return body.decode(errors="replace")
 
 
 def _decoded(body: bytes) -> Obj:

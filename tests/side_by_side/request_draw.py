@@ -27,6 +27,7 @@ from request_parts import (
 )
 from request_policies import Policies
 from request_samples import ALL, Obj
+from request_scenes import Scenes
 from request_users import Users
 
 from haru.kube.kinds import by_kind
@@ -76,6 +77,7 @@ class RequestDraw:
         self.custom = CustomKind(seed, self.namespace)
         self.objects.custom = self.custom
         self.policies = Policies(random.Random(f"policies {seed}"), seed, self.namespace, self.resources)
+        self.scenes = Scenes(seed, self.namespace, self.resources)
         self.users = Users(random.Random(f"users {seed}"), seed, self.namespace, self.resources)
 
     def define(self, definition: Obj) -> None:
@@ -103,7 +105,9 @@ class RequestDraw:
         return made
 
     def next(self) -> Request:
-        """A request about one of the kinds, or about what somebody may do."""
+        """A request about one of the kinds, or about what somebody may do, or one of a scene."""
+        if self.scenes.dice.random() < 0.12:
+            return self.scenes.request()
         chance = self.users.dice.random()
         if chance < 0.08:
             return self.users.question()

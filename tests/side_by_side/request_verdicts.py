@@ -127,6 +127,8 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         line.startswith((".metadata.managedFields[", ".metadata.managedFields#")),
     )
     is_custom = bool(re.match(r"/apis/[^/]+\.example\.com/", request.path))
+    if "watch=1" in request.query and "Too large resource version" in str(answers[0].value):
+        return "a watch cache that has heard of nothing since"
     if is_custom and of.startswith("odd ") and answers[1].status in (404, 405):
         return "wrong paths and methods of custom resources"
     if is_custom and of.endswith("/scale") and "no kind is registered for the type v1.Scale in scheme" in line:

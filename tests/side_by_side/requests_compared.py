@@ -223,7 +223,7 @@ class Comparison:
         headers = {"Content-Type": "application/json"}
         self.ask(Request("POST", "/api/v1/namespaces", "", headers, namespace))
         self.ask(Request("POST", f"/api/v1/namespaces/{draw.namespace}/serviceaccounts", "", headers, account))
-        created = self._admit(draw) | self._define(seed, draw)
+        created = {draw.scenes.signing} | self._admit(draw) | self._define(seed, draw)
         begun = self.ask(Request("GET", f"/api/v1/namespaces/{draw.namespace}/configmaps"))
         for number in range(steps):
             request = draw.next()

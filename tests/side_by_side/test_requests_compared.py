@@ -181,6 +181,19 @@ async def test_requests_of_a_seed_are_the_same_and_some_are_taken(api: Caller) -
     assert max(codes) < 504 and len([code for code in codes if code < 300]) >= 10 and len(set(codes)) > 3
 
 
+def test_scenes_are_drawn_whole_and_the_same_again() -> None:
+    scenes = RequestDraw(5, {}).scenes
+    drawn = [scenes.request() for _ in range(400)]
+    again = RequestDraw(5, {}).scenes
+    assert drawn == [again.request() for _ in range(400)]
+    told = {one.resource for one in drawn}
+    assert told >= {f"scene/{name}" for name in ("pod", "budget", "eviction", "token", "review", "signing")}
+    pods = [one.method for one in drawn if one.resource in ("scene/pod", "scene/budget", "scene/eviction")]
+    assert pods[:5] == ["POST", "PATCH", "POST", "PATCH", "POST"]
+    twice = [one.body for one in drawn if isinstance(one.body, bytes)]
+    assert twice and all(json.loads(body)["metadata"] for body in twice)
+
+
 def test_requests_in_somebodys_name_are_drawn_with_his_roles() -> None:
     draw = RequestDraw(3, {})
     kinds = {obj["kind"] for _, obj in draw.users.roles()}

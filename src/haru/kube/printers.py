@@ -49,6 +49,11 @@ def row(kind: Kind, obj: Obj, now: datetime) -> list[Any]:
     return [cell.text(now) if type(cell) is Age else cell for cell in _printer(kind).cells(obj)]
 
 
+def _conditions(kind: Kind, obj: Obj) -> list[Obj]:
+    """What a row says beside its cells."""
+    return pods.row_conditions(obj) if kind.group_resource == "pods" else []
+
+
 def partial_object_metadata(obj: Obj) -> Obj:
     """The metadata that stand beside a row, as an object of meta.k8s.io/v1: all but the managed fields.
 
@@ -74,6 +79,8 @@ class PreparedRow:
             if number:
                 _add(pieces, b",")
             _add(pieces, cell if type(cell) is Age else orjson.dumps(cell))
+        if conditions := _conditions(kind, obj):
+            _add(pieces, b'],"conditions":' + orjson.dumps(conditions)[:-1])
         _add(pieces, b'],"object":%b}' % orjson.dumps(partial_object_metadata(obj)))
         return cls(tuple(pieces), sum(len(piece) for piece in pieces if type(piece) is bytes))
 
@@ -121,7 +128,9 @@ def table(
             shown = partial_object_metadata(obj)
         elif include_object == "Object":
             shown = {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
-        rows.append({"cells": row(kind, obj, now), "object": shown})
+        conditions = _conditions(kind, obj)
+        told = {"conditions": conditions} if conditions else {}
+        rows.append({"cells": row(kind, obj, now), **told, "object": shown})
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",

@@ -137,6 +137,17 @@ def _node(node: Obj) -> list[Any]:
     ]
 
 
+_OVER = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
+
+
+def row_conditions(pod: Obj) -> list[Obj]:
+    """What the row of a pod says beside its cells: that the pod is over."""
+    phase = str(status(pod).get("phase"))
+    if phase not in _OVER:
+        return []
+    return [{"type": "Completed", "status": "True", "reason": phase, "message": _OVER[phase]}]
+
+
 PRINTERS = {
     ("", "pods"): printer("Name Ready Status Restarts Age IP* Node* Nominated_Node* Readiness_Gates*", _pod),
     ("", "nodes"): printer(
