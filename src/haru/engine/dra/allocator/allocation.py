@@ -71,8 +71,8 @@ def _selector(site: NodeDevices, picks: Sequence[Pick]) -> Obj | None:
 
 def _result(site: NodeDevices, pick: Pick, new_share_id: Callable[[], str]) -> Obj:
     ask, device = pick.plan.ask, site.devices[pick.position]
-    pool = site.pool_of(pick.position)
-    result: Obj = {"request": ask.result_name, "driver": pool.driver, "pool": pool.pool, "device": device.name}
+    driver, pool = site.views[site.view_of[pick.position]].key
+    result: Obj = {"request": ask.result_name, "driver": driver, "pool": pool, "device": device.name}
     if ask.admin:
         result["adminAccess"] = True
     if ask.raw_tolerations:

@@ -22,9 +22,10 @@ from haru.engine.dra.allocator.allocation_problem import MAX_RESULTS, Allocation
 from haru.engine.dra.allocator.candidates import SubrequestPlan
 from haru.engine.dra.allocator.nogoods import NogoodStore
 from haru.engine.dra.allocator.pruning import PruningBounds
-from haru.engine.dra.allocator.search_state import Pick, SearchPlace, SearchState, Undo, new_tuple
+from haru.engine.dra.allocator.search_state import Pick, SearchPlace, SearchState, Undo
 from haru.engine.dra.allocator.symmetry import ProblemSymmetry
 from haru.engine.dra.errors import AllocationError, GaveUp
+from haru.engine.dra.model.model import new_tuple
 
 _EASY = 24
 """Most problems are over after fewer failures: only then is it worth while to remember them and to count ahead."""

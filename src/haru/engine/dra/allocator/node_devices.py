@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from haru.engine.dra.allocated_state import AllocatedState, PoolUse
 from haru.engine.dra.allocator.consumable_capacity import aligned
-from haru.engine.dra.model.model import Device, DeviceId, Features, NodeView, PoolKey, Slice
+from haru.engine.dra.model.model import Device, DeviceId, Features, NodeView, Slice
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.equivalence.decision_cache import cached_property
 
@@ -52,10 +52,6 @@ class NodeDevices:
     def plain(self) -> bool:
         """Tell whether only this node sees the devices, and they are plain: an allocation just names them."""
         return False not in [view.confined and view.table.plain and not view.table.placed for view in self.views]
-
-    def pool_of(self, position: int) -> PoolKey:
-        """Return the pool of the device at a position."""
-        return self.views[self.view_of[position]].key
 
     def device_id(self, position: int) -> DeviceId:
         """Return the identity of the device at a position."""

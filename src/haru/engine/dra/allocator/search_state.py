@@ -9,10 +9,8 @@ from haru.engine.dra.allocator.candidates import SubrequestPlan
 from haru.engine.dra.allocator.constraints import State, add_distinct, add_match, attribute_values
 from haru.engine.dra.allocator.consumable_capacity import fits
 from haru.engine.dra.errors import AllocationError
+from haru.engine.dra.model.model import new_tuple
 from haru.engine.dra.pools.counters import Charge
-
-new_tuple = tuple.__new__
-"""Makes named tuples past their constructors, which take twice as long."""
 
 
 class SearchPlace(NamedTuple):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from haru.engine.dra.allocated_state import claim_key
 from haru.engine.dra.allocator.consumable_capacity import Wanted
-from haru.engine.dra.model.model import DeviceClass, DeviceId, Features
+from haru.engine.dra.model.model import DeviceClass, DeviceId, Features, new_tuple
 from haru.engine.dra.model.quantities import amount, canonical
 from haru.engine.dra.selectors.compiled_selectors import Selection, expressions
 from haru.engine.dra.taints import Toleration, decode_toleration
@@ -108,7 +108,7 @@ class _ClaimDecoder:
         raw = devices.get("constraints")
         constraints, error = _constraints(self._name, raw) if raw else ((), "")
         requests = tuple([self._request(r) for r in devices.get("requests") or ()])
-        return Claim(self._name, requests, constraints, tuple(devices.get("config") or ()), error)
+        return new_tuple(Claim, (self._name, requests, constraints, tuple(devices.get("config") or ()), error))
 
     def _request(self, raw: Obj) -> Request:
         name, alternatives = raw.get("name") or "", raw.get("firstAvailable") or ()
@@ -122,7 +122,7 @@ class _ClaimDecoder:
         exact = raw.get("exactly")
         if exact is None:
             return Request(name, False, (), f"{where}: neither exactly nor firstAvailable is set")
-        return Request(name, False, (self._subrequest("", exact, name),), "")
+        return new_tuple(Request, (name, False, (self._subrequest("", exact, name),), ""))
 
     def _subrequest(self, prefix: str, raw: Obj, name: str) -> SubRequest:
         class_name = raw.get("deviceClassName") or ""
@@ -135,7 +135,7 @@ class _ClaimDecoder:
             result_name=prefix + name,
             class_name=class_name,
             device_class=device_class,
-            selection=Selection(device_class.selectors if device_class else (), own, lists, consumable),
+            selection=new_tuple(Selection, (device_class.selectors if device_class else (), own, lists, consumable)),
             mode=raw.get("allocationMode") or EXACT_COUNT,
             count=int(raw["count"]) if raw.get("count") is not None else 1,
             admin=bool(raw.get("adminAccess")),

@@ -33,6 +33,7 @@ from haru.engine.dra.model.model import (
     Shape,
     Slice,
     Taint,
+    new_tuple,
 )
 from haru.kube.meta import Obj
 
@@ -40,8 +41,6 @@ T = TypeVar("T")
 Raw = Mapping[str, Any]
 Attributes = tuple[tuple[str, Attribute], ...]
 _MAX_TEXTS = 8192
-_tuple = tuple.__new__
-"""Makes named tuples past their constructors, which take twice as long."""
 _POLICIES = attrgetter("policies")
 _BINDING = ("bindingConditions", "bindingFailureConditions", "bindsToNode")
 _BESIDE = frozenset(("allowMultipleAllocations", "consumesCounters", "taints", *_BINDING))
@@ -61,7 +60,7 @@ class _Values(dict[Any, tuple[str, Attribute]]):
 
     def __missing__(self, value: Any) -> tuple[str, Attribute]:
         if value is not None and self._kind in PLAIN_KINDS:
-            attribute = _tuple(Attribute, (self._kind, value))
+            attribute = new_tuple(Attribute, (self._kind, value))
         else:
             attribute = decode_fields.attribute({self._kind: value})
             self.plain = self.plain and attribute.kind in PLAIN_KINDS
@@ -154,7 +153,7 @@ class Interner:
 
     def pool_key(self, driver: str, pool: str) -> PoolKey:
         """The one key of a pool."""
-        key = _tuple(PoolKey, (driver, pool))
+        key = new_tuple(PoolKey, (driver, pool))
         found: PoolKey = self._known.values.setdefault(key, key)
         return found
 
@@ -278,7 +277,7 @@ class Interner:
             key = (entry.get("counterSet") or "", id(own))
             one = known.get(key)
             if one is None:
-                one = known[key] = (_tuple(Consumption, (key[0], own)),)
+                one = known[key] = (new_tuple(Consumption, (key[0], own)),)
             made.append(one)
         if len(made) == len(given) and all(given):
             return made
