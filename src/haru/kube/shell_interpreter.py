@@ -7,7 +7,6 @@ Source: POSIX sh.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shlex
 from abc import abstractmethod
@@ -18,7 +17,7 @@ from urllib.parse import quote, unquote
 
 from haru.kube.cluster_network import NETWORK_PROGRAM, NETWORK_PROGRAMS
 from haru.kube.shell_input import ARITHMETIC, DOCUMENT, Document, computed, fed, with_documents
-from haru.kube.shell_loops import LoopLeft, ShellLoops
+from haru.kube.shell_loops import ShellLoops
 from haru.kube.shell_output import Printed, Stopped
 from haru.kube.shell_pipes import texts, through
 from haru.kube.shell_words import (
@@ -124,7 +123,7 @@ class ShellInterpreter(ShellLoops):
         if NETWORK_PROGRAM.search(text):
             self._go_through(lambda: self._commands(text) or None, text)
             return
-        with contextlib.suppress(LoopLeft):
+        with self._in_loop():
             self._endless(lambda: self._commands(text), text)
 
     def _commands(self, text: str) -> bool:
@@ -162,12 +161,12 @@ class ShellInterpreter(ShellLoops):
         if loop.kind != "for":
             return self._count(loop.kind == "while", loop.head, loop.body)
         for word in self._all_words(loop.head)[:MOST_COMMANDS]:
-            self.variables[loop.name] = word
-            try:
+            self.variables[loop.name], is_left = word, True
+            with self._in_loop():
                 if self._commands(loop.body):
                     return True
-            except LoopLeft:
-                self._code = 0
+                is_left = False
+            if is_left:
                 break
         return False
 
@@ -252,9 +251,10 @@ class ShellInterpreter(ShellLoops):
 
     def _simple(self, words: list[str]) -> bool:
         """Run one command of a shell; whether the shell ends with it."""
-        if words[0] == "!" and len(words) > 1:
-            ends = self._simple(words[1:])
-            self._code = int(not self._code)
+        number = next((place for place, word in enumerate(words) if word != "!"), 0)
+        if number:
+            ends = self._simple(words[number:])
+            self._code = int(not self._code) if number % 2 else self._code
             return ends
         if words[0] == "cat" and len(words) > 1 and words[1].startswith(DOCUMENT):  # of a loop over its lines
             words = ["cat", "<", *words[1:]]
@@ -382,14 +382,17 @@ class ShellInterpreter(ShellLoops):
         """Run commands for each line; what they print. Who takes time over a line is not understood."""
         now, found, changes = self.at, list[Printed](), self._ran.changes
         for one in lines:
-            self.at, self.variables[name], first = one.at, one.text.strip(), len(changes)
-            with self._captured() as printed:
+            self.at, self.variables[name], first, is_left = one.at, one.text.strip(), len(changes), True
+            with self._captured() as printed, self._in_loop():
                 self._commands(text)
+                is_left = False
             if self.at > one.at:
                 self._code = self.other(["while"])
                 break
             found += [replace(each, every=one.every) for each in printed]
             changes[first:] = [replace(each, every=one.every) for each in changes[first:]]
+            if is_left:
+                break
         self.at = now
         return found
 
@@ -409,7 +412,8 @@ class ShellInterpreter(ShellLoops):
             self._code = (int(rest[0]) & 255 if _NUMBER.fullmatch(rest[0]) else 2) if rest else self._code
             return True
         if name == "break":
-            raise LoopLeft
+            self.leave_loop()
+            return replaced
         if name == "set" and rest and set(rest[0]) <= set("-euxo"):
             self._ends_at_failure |= "e" in rest[0]
             self._code = 0

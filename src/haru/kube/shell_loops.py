@@ -30,7 +30,7 @@ _MOST_LINES: Final = 10_000
 """Of turns that are all alike: more of them are not listed."""
 
 
-class LoopLeft(Exception):
+class _LoopLeft(Exception):
     """A loop is left by `break`."""
 
 
@@ -53,6 +53,7 @@ class ShellLoops(ABC):
         self.seed = ""
         """From which `$RANDOM` comes: whoever looks at a run of a container sees the same numbers."""
         self._drawn = 0
+        self._loops = 0
 
     @abstractmethod
     def _commands(self, text: str) -> bool:
@@ -115,7 +116,24 @@ class ShellLoops(ABC):
         finally:
             ran.lines, ran.ends_line = shown, ends_line
 
+    def leave_loop(self) -> None:
+        """Do what `break` does; outside of loops it does nothing."""
+        self._code = 0
+        if self._loops:
+            raise _LoopLeft
+
     # -- loops --------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _in_loop(self) -> Iterator[None]:
+        """A part of a loop, or all of it, which ends at `break`."""
+        self._loops += 1
+        try:
+            yield
+        except _LoopLeft:
+            pass
+        finally:
+            self._loops -= 1
 
     def _endless(self, turn: Callable[[], bool], text: str) -> None:
         """Go through an endless loop: once, and again where the turns differ, to see how they go on."""
@@ -167,19 +185,19 @@ class ShellLoops(ABC):
             begin, line, change = self.at, len(self._ran.lines), len(self._ran.changes)
             variables = dict(self.variables)
             self.awaited.clear()
-            try:
+            ended: bool | None = False  # unless `break` says so
+            with self._in_loop():
                 ended = turn()
-            except LoopLeft:
-                self._code = 0
-                return False
             if ended is not None:
                 return ended
             due = min(self.awaited, default=0.0)
             if self.variables != variables or len(self._ran.changes) > change or self.sees_others():
                 continue
             if math.isinf(due):
-                self._endless(lambda: turn() is True, text)
-                return True
+                with self._in_loop():
+                    self._endless(lambda: turn() is True, text)
+                    return True
+                return False
             self._repeat(begin, self._ran.lines[line:], due)
         raise Stopped
 

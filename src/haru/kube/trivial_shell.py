@@ -59,6 +59,9 @@ class TrivialShell(ShellInterpreter):
                 self.text(argv[-1])
             else:
                 self._code = self.command([name, *argv[1:]])
+        except RecursionError:  # one command too many after the other
+            ran.unknown, ran.stopped_at = name, self.at
+            return ran
         except Stopped as stopped:
             if not stopped.args:
                 ran.stopped_at = self.at
