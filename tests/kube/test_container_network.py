@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -272,3 +273,21 @@ def test_memory_of_a_name_that_comes_and_goes_is_bounded() -> None:
         memory.note("q", float(turn) if turn % 2 else None, float(turn))
     assert len(memory.stretches["q"]) <= 100
     assert memory.stretches["q"][-1] == (999.0, math.inf)
+
+
+PARTS = (
+    "nc -z web 80", "nslookup web", "curl -s http://late", "wget -qO- http://db", "! ", "until ", "while ", "; do ",
+    "; done", "; ", "if ", "; then ", "; fi", "; else ", " && ", " || ", "sleep 1", "echo $i", "i=$((i+1))", "break",
+    "[ $i -lt 5 ]", "exit 3", " > /tmp/x", " < /tmp/x", " 2>/dev/null", " >/dev/null 2>&1", "cat <<E\nx $i\nE\n",
+    "for i in 1 2 3", "for f in /tmp/*", " | while read x", "$(date)", "$RANDOM", "true", "false", "\n",
+    "$(curl -s web)", "set -e; ", "| grep a", "tail -f /tmp/x", "'", '"', "timeout 2 nc -z late 80",
+)  # fmt: skip
+
+
+def test_any_text_is_understood_or_not_but_is_no_error() -> None:
+    chosen = random.Random(0)
+    slices = [slice_of("web", "web-0"), slice_of("late", "web-0")]
+    network = cluster(service("web"), service("late", created=500), pods=[backend("web-0", ready=20)], slices=slices)
+    for _ in range(1500):
+        text = "".join(chosen.choice(PARTS) + chosen.choice(("", " ", "; ")) for _ in range(chosen.randrange(2, 16)))
+        ran(network, text).printed(1000)

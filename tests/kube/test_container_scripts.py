@@ -55,7 +55,7 @@ def script(*command: str, **container: Any) -> Script | None:
         (["sh", "-c", f"{'! ' * 5001} false && exit 6"], 0, 6),
         (["sh", "-c", "break; exit 7"], 0, 7),
         (["sh", "-c", "for i in 1 2; do break; done; break; exit 7"], 0, 7),
-        (["sh", "-c", "seq 3 | while read x; do [ $x = 2 ] && break; done; exit $x"], 0, 2),
+        (["sh", "-c", "x=5; seq 3 | while read x; do echo $x; done; exit $x"], 0, 5),
         (["sh", "-c", "i=0; while [ $i -lt 2 ]; do i=$((i+1)); sleep $((i*2)); done; exit 1"], 6, 1),
         (["sh", "-c", "sleep $((1 + 7 % 4 * 2 - 3)); exit $(( 2*3 ))"], 4, 6),
         (["sh", "-ec", "! true; exit 7"], 0, 7),

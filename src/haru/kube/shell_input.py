@@ -1,4 +1,4 @@
-"""What a simulated shell puts into its text: sums, and documents that stand in the script. Pure.
+"""What a simulated shell puts into its text: output of commands, sums, and documents that stand in the script. Pure.
 
 Source: POSIX sh, as far as `shell_interpreter.py` runs it.
 """
@@ -9,13 +9,25 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
-ARITHMETIC: Final = re.compile(
+from haru.kube.cluster_network import NETWORK_PROGRAMS
+
+_WITH_OUTPUT: Final = (
+    rf"((?:{'|'.join(('date', 'cat', 'head', 'tail', 'wc', 'ls', *NETWORK_PROGRAMS))})(?: [^()`|;&<>]*)?)"
+)
+_COMMAND: Final = re.compile(rf"\$\(\s*{_WITH_OUTPUT}\)|`\s*{_WITH_OUTPUT}`")
+"""A command whose output is put in when the command around it is run."""
+OUTPUT_TO_COME: Final = re.compile("\1([^\1]*)\1")
+SUM: Final = "sum"
+_ARITHMETIC: Final = re.compile(
     r"\$\(\(\s*([\w${}\s+*/%-]+?)\s*\)\)|\$\(expr ([^\s()]+ [-+/%] [^\s()]+|[^\s()]+ \\?\* [^\s()]+)\)"
 )
 """Whole numbers and variables, joined by operators."""
 DOCUMENT: Final = "\4"
 """Begins the word that stands for a document in the script."""
+HERE: Final = "\5"
+"""Before a loop that the shell itself runs, and none of its children: its variables stay."""
 _TERM: Final = re.compile(r"\$\{\w+\}|\$?\w+|[-+*/%]")
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _SIGN: Final = 1 << 63
@@ -83,5 +95,26 @@ def with_documents(text: str) -> tuple[str, list[Document]]:
 
 
 def fed(text: str) -> str:
-    """The text with loops over the lines of a file written as loops over what `cat` prints."""
-    return _READ_FROM.sub(r" cat \2 | \1", text)
+    """The text with loops over the lines of a file written as loops over what `cat` reads."""
+    return _READ_FROM.sub(rf" cat < \2 | {HERE}\1", text)
+
+
+def to_come(text: str) -> str:
+    """The text with what stands for the output of commands, and for sums, until the command around them is run."""
+    return _ARITHMETIC.sub(_number_to_come, _COMMAND.sub(_output_to_come, text))
+
+
+def _number_to_come(found: re.Match[str]) -> str:
+    return found[0] if is_quoted(found) else f"\1{quote(f'{SUM}:{found[1] or found[2]}', safe='')}\1"
+
+
+def _output_to_come(found: re.Match[str]) -> str:
+    if is_quoted(found):
+        return found[0]
+    joint = "lines" if is_quoted(found, '"') else ""
+    return f"\1{quote(f'{joint}:{found[1] or found[2]}', safe='')}\1"
+
+
+def is_quoted(found: re.Match[str], mark: str = "'") -> bool:
+    """Whether it stands in quotes, as far as their number tells."""
+    return found.string[: found.start()].count(mark) % 2 == 1

@@ -8,15 +8,25 @@ Source: POSIX sh.
 from __future__ import annotations
 
 import re
-import shlex
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from typing import Final
-from urllib.parse import quote, unquote
+from typing import Final, NamedTuple
+from urllib.parse import unquote
 
-from haru.kube.cluster_network import NETWORK_PROGRAM, NETWORK_PROGRAMS
-from haru.kube.shell_input import ARITHMETIC, DOCUMENT, Document, computed, fed, with_documents
+from haru.kube.cluster_network import NETWORK_PROGRAM
+from haru.kube.shell_input import (
+    DOCUMENT,
+    HERE,
+    OUTPUT_TO_COME,
+    SUM,
+    Document,
+    computed,
+    fed,
+    is_quoted,
+    to_come,
+    with_documents,
+)
 from haru.kube.shell_loops import ShellLoops
 from haru.kube.shell_output import Printed, Stopped
 from haru.kube.shell_pipes import texts, through
@@ -33,6 +43,7 @@ from haru.kube.shell_words import (
     redirected,
     stages,
     unrolled,
+    words_in,
 )
 from haru.kube.simulated_text import has_mark
 
@@ -44,7 +55,7 @@ _LOOP: Final = re.compile(
     re.DOTALL,
 )
 _READING: Final = re.compile(
-    r"\|\s*while\s+(?:IFS=\s+)?read\s+(?:-r\s+)?(\w+)\s*[;\n]\s*do\s(.*?)[;\n]\s*done\b", re.DOTALL
+    rf"\|\s*({HERE}?)while\s+(?:IFS=\s+)?read\s+(?:-r\s+)?(\w+)\s*[;\n]\s*do\s(.*?)[;\n]\s*done\b", re.DOTALL
 )
 """A loop over the lines that a command prints."""
 _READER: Final = "\2"
@@ -53,18 +64,19 @@ _IF: Final = re.compile(
 )
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _SUBSTITUTION: Final = re.compile(r"\$\(([\w\s./-]+)\)")
-_WITH_OUTPUT: Final = (
-    rf"((?:{'|'.join(('date', 'cat', 'head', 'tail', 'wc', 'ls', *NETWORK_PROGRAMS))})(?: [^()`|;&<>]*)?)"
-)
-_COMMAND: Final = re.compile(rf"\$\(\s*{_WITH_OUTPUT}\)|`\s*{_WITH_OUTPUT}`")
-"""A command whose output is put in when the command around it is run."""
-_OUTPUT_TO_COME: Final = re.compile("\1([^\1]*)\1")
 _PATTERN: Final = re.compile(r"[*?]")
-_SUM: Final = "sum"
 _RANDOM: Final = re.compile(r"\$(?:RANDOM\b|\{RANDOM\})")
 _ARRAY: Final = re.compile(r"(?:^|(?<=[;\n]))[ \t]*([A-Za-z_]\w*)=\(([^()`$]*)\)")
 _ELEMENT: Final = re.compile(r"\$\{(\w+)\[(\d+|\$\w+|\$\{\w+\})\]\}")
 _IN_BACKGROUND: Final = re.compile(r"(\bsleep\s+[^\s;&|]+)\s*&\s*;?\s*wait\b(?:\s+\$!)?")
+
+
+class _Reader(NamedTuple):
+    """A loop over lines: its variable, its commands, and whether the shell runs it itself."""
+
+    variable: str
+    text: str
+    is_here: bool
 
 
 class ShellInterpreter(ShellLoops):
@@ -78,8 +90,7 @@ class ShellInterpreter(ShellLoops):
     def __init__(self, variables: Mapping[str, str], files: MutableMapping[str, str] | None = None) -> None:
         super().__init__(variables, files)
         self._ends_at_failure = False
-        self._readers: list[tuple[str, str]] = []
-        """The loops over lines: the variable of each, and its commands."""
+        self._readers: list[_Reader] = []
         self._arrays: dict[str, list[str]] = {}
         self._documents: list[Document] = []
 
@@ -114,7 +125,7 @@ class ShellInterpreter(ShellLoops):
             return
         body = f"{loop[1]}\n{loop[2]}" if loop[1].startswith("sleep") else loop[2]
         if loop[3]:
-            self._pipe(lambda: self._for_ever(body), list(stages(_words(loop[3]))))
+            self._pipe(lambda: self._for_ever(body), list(stages(words_in(loop[3]))))
         else:
             self._for_ever(body)
 
@@ -186,8 +197,7 @@ class ShellInterpreter(ShellLoops):
 
     def _prepared(self, text: str) -> str:
         """Commands with what is known of their substitutions by now."""
-        text = _COMMAND.sub(_output_to_come, text)
-        return _SUBSTITUTION.sub(self._substituted, ARITHMETIC.sub(_number_to_come, text))
+        return _SUBSTITUTION.sub(self._substituted, to_come(text))
 
     def _value(self, name: str) -> str:
         """The value of a variable in a sum."""
@@ -197,7 +207,7 @@ class ShellInterpreter(ShellLoops):
         """The output of a command in place of it; its text, where that is not known before or is quoted."""
         words = found[1].split()
         shown = self.told(words[0].rpartition("/")[2], words[1:]) if words else None
-        if shown is None or _is_quoted(found) or (len(shown) > 1 and _is_quoted(found, '"')):
+        if shown is None or is_quoted(found) or (len(shown) > 1 and is_quoted(found, '"')):
             return found[0]
         return " ".join(shown)
 
@@ -205,10 +215,10 @@ class ShellInterpreter(ShellLoops):
         """A word with its variables, and with what commands print at this moment."""
         text = _RANDOM.sub(lambda _: self.random(), _ELEMENT.sub(self._element, word))
         text = expanded(text, self.variables, code)
-        return self._bounded(_OUTPUT_TO_COME.sub(self._output, text))
+        return self._bounded(OUTPUT_TO_COME.sub(self._output, text))
 
     def _array(self, found: re.Match[str]) -> str:
-        self._arrays[found[1]] = _words(found[2])
+        self._arrays[found[1]] = words_in(found[2])
         return "true"
 
     def _element(self, found: re.Match[str]) -> str:
@@ -219,11 +229,11 @@ class ShellInterpreter(ShellLoops):
     def _output(self, found: re.Match[str]) -> str:
         """What a command prints, in one line unless it stands in quotes."""
         joint, _, text = unquote(found[1]).partition(":")
-        if joint == _SUM:
+        if joint == SUM:
             number = computed(text, self._value)
             return number if number is not None else str(self.other(["sh"]))
         with self._captured() as printed:
-            words = _words(text)
+            words = words_in(text)
             self._plain([self._expand(word, self._code) for word in words if word != SILENT])
         self._ran.lines += [one for one in printed if one.is_error and SILENT not in words]
         return ("\n" if joint else " ").join(one.text for one in printed if not one.is_error)
@@ -256,15 +266,13 @@ class ShellInterpreter(ShellLoops):
             ends = self._simple(words[number:])
             self._code = int(not self._code) if number % 2 else self._code
             return ends
-        if words[0] == "cat" and len(words) > 1 and words[1].startswith(DOCUMENT):  # of a loop over its lines
-            words = ["cat", "<", *words[1:]]
         piped = list(stages(words))
         if len(piped) > 1:
             self._pipe(lambda: self._simple(piped[0]), piped[1:])
             return False
         if SILENT in words:
             with self._captured() as printed:
-                ends = self._simple([word for word in words if word != SILENT])
+                ends = self._simple([word for word in words if word != SILENT] or ["true"])
             self._ran.lines += [one for one in printed if not one.is_error]
             return ends
         if "<" in words[:-1]:
@@ -283,17 +291,22 @@ class ShellInterpreter(ShellLoops):
         """Run a command that reads a file, or a document of the script."""
         place = words.index("<")
         rest, source = words[:place] + words[place + 2 :], words[place + 1]
-        if source == "/dev/null":
+        if source == "/dev/null" or not rest:
             return self._simple(["true"] if rest in ([], ["cat"]) else rest)
         if source.startswith(DOCUMENT):
             text = self._document(self._documents[int(source.removeprefix(DOCUMENT))])
             self._pipe(lambda: self.print_text(text), [rest])
-        elif rest[:1] == ["read"]:
-            with self._captured() as printed:
-                self._plain(["cat", self._expand(source, 0)])
-            self.variables[rest[-1]] = printed[0].text.strip() if printed and not printed[0].is_error else ""
+            return False
+        path = self._expand(source, 0)
+        with self._captured() as printed:
+            self._plain(["cat", path])
+        if self._code:
+            self.say(f"{self.name}: can't open {path}: no such file", is_error=True)
+        elif rest[0] == "read":
+            self.variables[rest[-1]] = printed[0].text.strip() if printed else ""
+            self._code = int(not printed)
         else:
-            self._pipe(lambda: self._plain(["cat", self._expand(source, 0)]), [rest])
+            self._pipe(lambda: self._ran.lines.extend(printed), [rest])
         return False
 
     def _document(self, document: Document) -> str:
@@ -335,7 +348,7 @@ class ShellInterpreter(ShellLoops):
         self._ran.lines += [one for one in printed if one.is_error]
         lines: Sequence[Printed] = [one for one in printed if not one.is_error]
         for stage in piped:
-            words, path, appends = redirected([word for word in stage if word != SILENT])
+            words, path, appends = redirected([word for word in stage if word != SILENT] or ["sh"])
             lines = self._piped([self._expand(word, 0) for word in words], lines, goes_on=stopped is not None)
             if path:
                 self._tee(self._expand(path, 0), lines, appends=appends)
@@ -346,9 +359,9 @@ class ShellInterpreter(ShellLoops):
 
     def _piped(self, words: list[str], lines: Sequence[Printed], *, goes_on: bool) -> Sequence[Printed]:
         """What one command prints of the output of the one before."""
-        self._code = 0
+        code, self._code = self._code, 0
         if words[0].startswith(_READER):
-            return self._read_each(*self._readers[int(words[0].removeprefix(_READER))], lines)
+            return self._read_all(self._readers[int(words[0].removeprefix(_READER))], lines, code)
         if words[0] == "tee" and words[1:]:
             appends = words[1] == "-a"
             for path in words[1 + appends :]:
@@ -373,14 +386,27 @@ class ShellInterpreter(ShellLoops):
         self.at = now
 
     def _reader(self, found: re.Match[str]) -> str:
-        if NESTED.search(found[2]):
+        if NESTED.search(found[3]):
             return found[0]
-        self._readers.append((found[1], found[2]))
+        self._readers.append(_Reader(found[2], found[3], bool(found[1])))
         return f"| {_READER}{len(self._readers) - 1}"
 
-    def _read_each(self, name: str, text: str, lines: Sequence[Printed]) -> list[Printed]:
-        """Run commands for each line; what they print. Who takes time over a line is not understood."""
-        now, found, changes = self.at, list[Printed](), self._ran.changes
+    def _read_all(self, reader: _Reader, lines: Sequence[Printed], code: int) -> Sequence[Printed]:
+        """Go through a loop over lines, after a command with this code; what it prints."""
+        if reader.is_here and code:
+            self._code = code
+            return ()
+        before = dict(self.variables)
+        found, is_left = self._read_each(reader.variable, reader.text, lines)
+        if not reader.is_here:
+            self.variables = before
+        elif not is_left:  # by then there is nothing more to read
+            self.variables[reader.variable] = ""
+        return found
+
+    def _read_each(self, name: str, text: str, lines: Sequence[Printed]) -> tuple[list[Printed], bool]:
+        """Run commands for each line: what they print, and whether `break` came. Nothing may take time over a line."""
+        now, found, changes, is_left = self.at, list[Printed](), self._ran.changes, False
         for one in lines:
             self.at, self.variables[name], first, is_left = one.at, one.text.strip(), len(changes), True
             with self._captured() as printed, self._in_loop():
@@ -394,7 +420,7 @@ class ShellInterpreter(ShellLoops):
             if is_left:
                 break
         self.at = now
-        return found
+        return found, is_left
 
     def _plain(self, words: list[str]) -> bool:
         words = [one for word in words for one in self._matching(word)] or ["sh"]
@@ -429,28 +455,3 @@ class ShellInterpreter(ShellLoops):
             return ends or replaced
         self._code = self.command([name, *rest])
         return replaced
-
-
-def _words(text: str) -> list[str]:
-    """The words of a text; a command that is not understood, if its quotes are not closed."""
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return ["sh"]
-
-
-def _number_to_come(found: re.Match[str]) -> str:
-    """What stands for a sum until the command around it is run; its text, where it is quoted."""
-    return found[0] if _is_quoted(found) else f"\1{quote(f'{_SUM}:{found[1] or found[2]}', safe='')}\1"
-
-
-def _output_to_come(found: re.Match[str]) -> str:
-    """What stands for the output of a command until the command around it is run; its text, where it is quoted."""
-    if _is_quoted(found):
-        return found[0]
-    joint = "lines" if _is_quoted(found, '"') else ""
-    return f"\1{quote(f'{joint}:{found[1] or found[2]}', safe='')}\1"
-
-
-def _is_quoted(found: re.Match[str], mark: str = "'") -> bool:
-    return found.string[: found.start()].count(mark) % 2 == 1

@@ -146,3 +146,11 @@ def redirected(words: list[str]) -> tuple[list[str], str, bool]:
         kept = words[:-2]
         return (kept[:-1] if kept[-1] == "1" and len(kept) > 1 else kept), words[-1], words[-2] == ">>"
     return words, "", False
+
+
+def words_in(text: str) -> list[str]:
+    """The words of a text; a command that is not understood, if its quotes are not closed."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return ["sh"]
