@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter, is_not
+from itertools import chain, repeat
+from operator import attrgetter, contains, is_not
 
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
 from haru.engine.podgroup.gang_pre_enqueue import GROUP_UNSCHEDULABLE, WAITING
@@ -184,13 +185,9 @@ def with_share_ids(decision: Decision, new_share_id: Callable[[], str]) -> Decis
 
 
 def _has_shares(decision: Decision) -> bool:
-    # Plain loops: this looks at every device of a gang of thousands.
-    for member in decision.members:
-        for given in member.allocations:
-            for result in given.allocation["devices"]["results"]:
-                if "shareID" in result:
-                    return True
-    return False
+    # This looks at every device of a gang of thousands.
+    results = [given.allocation["devices"]["results"] for member in decision.members for given in member.allocations]
+    return any(map(contains, chain.from_iterable(results), repeat("shareID")))
 
 
 def _with_share_ids(given: ClaimAllocation, new_share_id: Callable[[], str]) -> ClaimAllocation:

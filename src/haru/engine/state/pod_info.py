@@ -407,6 +407,7 @@ class PodInfo:
         volumes = spec.get("volumes") or ()
         if self.claimed or not _RESIZED.isdisjoint(self.status) or any(volume.get("ephemeral") for volume in volumes):
             return
+        like = {**spec, **_NOTHING_READ}
         for pod in pods:
             known, own = pod.__dict__, pod.spec
             if known.keys() >= _ALL_READ:
@@ -415,7 +416,7 @@ class PodInfo:
                 continue
             if own == spec:
                 known.update(self._read, claims=self.claims)
-            elif len(own) == len(spec) and {**own, **_NOTHING_READ} == {**spec, **_NOTHING_READ}:
+            elif len(own) == len(spec) and {**own, **_NOTHING_READ} == like:
                 known.update(self._read)
                 if own.get("resourceClaims") == spec.get("resourceClaims"):
                     known["claims"] = self.claims

@@ -59,7 +59,7 @@ def _plain_allocation(site: NodeDevices, chosen: Sequence[tuple[str, int]]) -> O
     for request, position in chosen:
         driver, pool = views[view_of[position]].key
         results.append({"request": request, "driver": driver, "pool": pool, "device": devices[position].name})
-    return {"devices": {"results": results}, "nodeSelector": only_on(site.node)}
+    return {"devices": {"results": results}, "nodeSelector": site.only_here}
 
 
 def _selector(site: NodeDevices, picks: Sequence[Pick]) -> Obj | None:

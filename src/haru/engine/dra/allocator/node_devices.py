@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from haru.engine.dra.allocated_state import AllocatedState, PoolUse
 from haru.engine.dra.allocator.consumable_capacity import aligned
 from haru.engine.dra.model.model import Device, DeviceId, Features, NodeView, Slice
+from haru.engine.dra.placement import only_on
 from haru.engine.dra.pools.pools import PoolView
 from haru.engine.equivalence.decision_cache import cached_property
+from haru.kube.meta import Obj
 
 
 class NodeDevices:
@@ -52,6 +54,11 @@ class NodeDevices:
     def plain(self) -> bool:
         """Tell whether only this node sees the devices, and they are plain: an allocation just names them."""
         return False not in [view.confined and view.table.plain and not view.table.placed for view in self.views]
+
+    @cached_property
+    def only_here(self) -> Obj:
+        """The node selector of allocations that can be used on this node alone; they share it."""
+        return only_on(self.node)
 
     def device_id(self, position: int) -> DeviceId:
         """Return the identity of the device at a position."""
