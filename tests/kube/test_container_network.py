@@ -68,11 +68,13 @@ WEB = cluster(service("web"), pods=[backend("web-0")], slices=[slice_of("web", "
 EMPTY = cluster()
 
 
-def ran(network: ClusterNetwork, text: str, memory: NetworkMemory | None = None, now: float = 0.0) -> Script:
+def ran(
+    network: ClusterNetwork, text: str, memory: NetworkMemory | None = None, now: float = 0.0, **spec: Any
+) -> Script:
     """What a container does that runs this text."""
     container = {"name": "c", "command": ["sh", "-c", text]}
     status = {"containerStatuses": [_running(0)], "podIP": "10.0.0.1"}
-    pod = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": [container]}, "status": status}
+    pod = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": [container], **spec}, "status": status}
     seen = pod_network(network, pod, BEGAN + timedelta(seconds=now), memory)
     return script_of(pod, container, PodSources(network=seen)) or Script(understood=False)
 
@@ -172,6 +174,21 @@ def test_headless_service_leads_to_its_endpoints_by_their_names() -> None:
     assert ends(network, "nc -z db 80")[0] == 1
     assert ends(network, "nc -z db-1.db 5432")[0] == 1
     assert ends(cluster(db), "nslookup db")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_known"),
+    [
+        ({"hostNetwork": True}, False),
+        ({"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}, True),
+        ({"dnsPolicy": "Default"}, False),
+        ({"hostAliases": [{"ip": "1.2.3.4", "hostnames": ["web"]}]}, False),
+        ({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["1.1.1.1"]}}, False),
+    ],
+)
+def test_name_that_the_cluster_is_not_asked_for_is_not_known(spec: Obj, is_known: bool) -> None:
+    assert ran(WEB, "nslookup web; exit 3", **spec).understood == is_known
+    assert ran(WEB, "nc -z 10.96.0.7 80; exit 3", **spec).exit_code == 3
 
 
 def test_loop_waits_until_the_service_exists_and_prints_in_each_turn_before() -> None:

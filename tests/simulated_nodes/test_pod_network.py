@@ -10,6 +10,7 @@ from fleet_stage import Stage
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.simulated_nodes.network import ENDPOINT_SLICES, SERVICES
+from haru.simulated_nodes.pod_workers import PODS
 
 Obj = dict[str, Any]
 CONFIG_MAPS = known_kind("v1", "ConfigMap")
@@ -68,6 +69,23 @@ async def test_container_that_calls_a_service_succeeds_once_an_endpoint_is_ready
         await stage.client.until(lambda: stage.fleet and stage.fleet.pods.network.informers[1].store)
         stage.clock.now += timedelta(seconds=5)
         await stage.phase("caller", "Succeeded")
+
+
+async def test_pod_is_looked_at_again_only_for_services_that_its_containers_may_still_ask_for() -> None:
+    stage = Stage("cpu:1")
+    init = [shell("i", "nslookup db || true")]
+    async with stage.running() as fleet:
+        await stage.pod("done", node="cpu-0", initContainers=init, containers=[{"name": "c", "image": "i"}])
+        await until_waiting(stage, "done")
+        stage.clock.now += timedelta(seconds=1)
+        await stage.phase("done", "Running")
+        await stage.pod("asks", node="cpu-0", containers=[shell("c", "nc -z db 1; sleep 600")])
+        asks = await stage.phase("asks", "Running")
+        network = fleet.pods.network
+        assert network.askers_of("default/db") == {asks["metadata"]["uid"]}
+        assert network.askers_of("default/other") == set()
+        await stage.client.delete(PODS, "asks", "default", grace_period_seconds=0)
+        await stage.client.until(lambda: not network.askers_of("default/db"))
 
 
 async def test_container_that_calls_nobody_fails_as_a_real_one() -> None:

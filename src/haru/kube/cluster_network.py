@@ -22,7 +22,7 @@ from haru.kube.pod_containers import containers_of
 
 SERVICE_NAME: Final = "kubernetes.io/service-name"
 NETWORK_PROGRAMS: Final = ("nslookup", "getent", "nc", "wget", "curl", "pg_isready", "mysqladmin", "redis-cli")
-NETWORK_PROGRAM: Final = re.compile(rf"(?<![\w./-])(?:/\w+)*/?(?:{'|'.join(NETWORK_PROGRAMS)})(?![\w./=-])")
+NETWORK_PROGRAM: Final = re.compile(rf"\b(?:{'|'.join(NETWORK_PROGRAMS)})(?![\w./=-])")
 _DOMAIN: Final = ".svc.cluster.local"
 _ALWAYS_THERE: Final = ("default", "kube-system")
 _MOST_STRETCHES: Final = 100
@@ -34,8 +34,21 @@ def asks_network(pod: Obj, *more: str) -> bool:
     """Whether the command of some container of a pod, or one of these texts, has a program that asks the network."""
     if any(NETWORK_PROGRAM.search(text) for text in more):
         return True
-    every = containers_of(pod.get("spec") or {})
-    words = (str(word) for one in every for field_ in ("command", "args") for word in one.get(field_) or ())
+    return any(map(_asks, containers_of(pod.get("spec") or {})))
+
+
+def has_asked(pod: Obj) -> bool:
+    """Whether only init containers of a pod ask the network, and all of these have succeeded."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    states = {one["name"]: one.get("state") or {} for one in status.get("initContainerStatuses") or ()}
+    return all(
+        (states.get(one["name"], {}).get("terminated") or {}).get("exitCode") == 0
+        for one in filter(_asks, containers_of(spec))
+    )
+
+
+def _asks(container: Obj) -> bool:
+    words = (str(word) for member in ("command", "args") for word in container.get(member) or ())
     return any(NETWORK_PROGRAM.search(word) for word in words)
 
 
@@ -67,6 +80,8 @@ class NetworkMemory:
 
     stretches: dict[str, list[Stretch]] = field(default_factory=dict)
     looked: dict[str, float] = field(default_factory=dict)
+    asked: Callable[[str], None] = lambda _: None
+    """Told each Service, by `namespace/name`, that is asked for."""
 
     def note(self, question: str, since: float | None, now: float) -> tuple[Stretch, ...]:
         """Take in that something is so since then, or is not (None), as it was found now."""
@@ -200,7 +215,10 @@ class PodNetwork:
     def _name(self, host: str) -> Fact | None:
         if is_address(host):
             return Fact(((-math.inf, math.inf),), (host,), host)
-        name = None if self._is_own(host) else self.cluster.named(host, namespace_of(self.pod))
+        is_known = not self._is_own(host) and _asks_cluster(self.pod["spec"])
+        name = self.cluster.named(host, namespace_of(self.pod)) if is_known else None
+        if name is not None:
+            self.memory.asked(name.service)
         found = self.cluster.addresses(name) if name is not None else None
         if name is None or found is None:
             return None
@@ -216,6 +234,7 @@ class PodNetwork:
         if owner is None:
             return None
         if isinstance(owner, _Name):
+            self.memory.asked(owner.service)
             since = self.cluster.port(owner, number)
         else:
             since = _running_since(owner) if _listens(owner, number) else None
@@ -223,7 +242,10 @@ class PodNetwork:
 
     def _is_own(self, host: str) -> bool:
         status = self.pod.get("status") or {}
-        return host in ("localhost", "::1", name_of(self.pod), status.get("podIP")) or host.startswith(("127.", "0."))
+        aliases = self.pod["spec"].get("hostAliases") or ()
+        own = ("localhost", "::1", name_of(self.pod), status.get("podIP"))
+        named = any(host in (one.get("hostnames") or ()) for one in aliases)
+        return named or host in own or host.startswith(("127.", "0."))
 
 
 def pod_network(cluster: ClusterNetwork, pod: Obj, now: datetime, memory: NetworkMemory | None = None) -> PodNetwork:
@@ -233,6 +255,12 @@ def pod_network(cluster: ClusterNetwork, pod: Obj, now: datetime, memory: Networ
     every = [one for member in members for one in status.get(member) or ()]
     began = {one["name"]: parse_time(at) for one in every if (at := _running(one).get("startedAt"))}
     return PodNetwork(cluster, pod, now, began, memory or NetworkMemory())
+
+
+def _asks_cluster(spec: Obj) -> bool:
+    """Whether names are those of the cluster, and not of the node or of servers that the pod names."""
+    policy = spec.get("dnsPolicy") or "ClusterFirst"
+    return policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not spec.get("hostNetwork"))
 
 
 def is_address(host: str) -> bool:

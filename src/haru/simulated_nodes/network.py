@@ -1,7 +1,7 @@
 """What the containers of simulated pods reach of the cluster's network: Services and their endpoints, as a watch tells.
 
 They are watched from the first pod on whose containers ask the network, and not before. A change brings those pods back
-whose containers may have asked for it: the ones of its namespace, and those that mention this namespace.
+whose containers have asked for this Service, and may ask again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from haru.client.api import ApiClient
@@ -21,8 +22,8 @@ from haru.kube.cluster_network import (
     NetworkMemory,
     PodNetwork,
     asks_network,
+    has_asked,
     pod_network,
-    reachable_namespaces,
 )
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, key_of, labels_of, namespace_of, uid_of
@@ -36,27 +37,30 @@ _LOOK_SECONDS, _LOOKS = 0.2, 25
 
 @dataclass(slots=True)
 class _Asking:
-    """A pod whose containers ask, and what they have found."""
+    """A pod whose containers ask: its key, for which Services, and what they have found."""
 
-    pod: Obj
+    key: str
+    services: set[str] = field(default_factory=set)
     memory: NetworkMemory = field(default_factory=NetworkMemory)
 
 
 class NodeNetwork:
-    """The network of all nodes. `changed` is told the keys of pods that something may have changed for."""
+    """The network of all nodes. `tell` is told the keys of pods that something may have changed for."""
 
     def __init__(
-        self, client: ApiClient, pods: Informer, now: Callable[[], datetime], changed: Callable[[str], None]
+        self, client: ApiClient, pods: Informer, now: Callable[[], datetime], tell: Callable[[str], None]
     ) -> None:
-        self._pods, self._now, self._tell = pods, now, changed
+        self._pods, self._now, self._tell = pods, now, tell
         self._services, self._slices = Informer(client, SERVICES), Informer(client, ENDPOINT_SLICES)
         self._slices.add_index(_BY_SERVICE, _service_of)
-        for informer in self.informers:
-            informer.add_handler(self._changed, lambda old, new: self._changed(new), self._changed)
+        for informer, changed in ((self._services, self._service_changed), (self._slices, self._slice_changed)):
+            informer.add_handler(changed, _of_new(changed), changed)
         self._cluster = ClusterNetwork(
             self._services.store, pods.store, lambda key: self._slices.among(_BY_SERVICE, key)
         )
         self._asking: dict[str, _Asking] = {}
+        self._askers: dict[str, set[str]] = {}
+        """The uids of those who have asked for a Service."""
         self._is_wanted = asyncio.Event()
 
     @property
@@ -71,19 +75,44 @@ class NodeNetwork:
             for informer in self.informers:
                 group.create_task(informer.run(), name=f"simulated-kubelet {informer.kind.plural}")
 
+    def askers_of(self, service: str) -> set[str]:
+        """The uids of the pods that are looked at again when this Service changes."""
+        return self._askers.get(service, set())
+
     def forget(self, uid: str) -> None:
         """The pod has ended."""
+        self._is_told_no_more(uid)
         self._asking.pop(uid, None)
+
+    def _is_told_no_more(self, uid: str) -> None:
+        asking = self._asking.get(uid)
+        for service in asking.services if asking is not None else ():
+            askers = self._askers[service]
+            askers.discard(uid)
+            if not askers:
+                del self._askers[service]
+        if asking is not None:
+            asking.services.clear()
 
     async def of(self, pod: Obj) -> PodNetwork | None:
         """The network as the pod's containers see it; None if none asks, or nothing is known of it."""
         if not asks_network(pod):
             return None
-        asking = self._asking.setdefault(uid_of(pod), _Asking(pod))
         self._is_wanted.set()
         if not await self._is_known():
             return None
+        uid = uid_of(pod)
+        asking = self._asking.setdefault(uid, _Asking(key_of(pod)))
+        asking.memory.asked = partial(self._note, uid)
+        if has_asked(pod):
+            self._is_told_no_more(uid)
+            asking.memory.asked = _nobody
         return pod_network(self._cluster, pod, self._now(), asking.memory)
+
+    def _note(self, uid: str, service: str) -> None:
+        if (asking := self._asking.get(uid)) is not None:
+            asking.services.add(service)
+            self._askers.setdefault(service, set()).add(uid)
 
     def services_for(self, pod: Obj) -> list[Obj]:
         """The Services that its containers may be told of in variables."""
@@ -100,11 +129,24 @@ class NodeNetwork:
                     await waiting[0].wait_synced()
         return False
 
-    def _changed(self, obj: Obj) -> None:
-        namespace = namespace_of(obj)
-        for asking in self._asking.values():
-            if namespace in reachable_namespaces(asking.pod, (namespace,)):
-                self._tell(key_of(asking.pod))
+    def _service_changed(self, service: Obj) -> None:
+        self._tell_askers(key_of(service))
+
+    def _slice_changed(self, endpoint_slice: Obj) -> None:
+        for service in _service_of(endpoint_slice):
+            self._tell_askers(service)
+
+    def _tell_askers(self, service: str) -> None:
+        for uid in self._askers.get(service, ()):
+            self._tell(self._asking[uid].key)
+
+
+def _of_new(changed: Callable[[Obj], None]) -> Callable[[Obj, Obj], None]:
+    return lambda old, new: changed(new)
+
+
+def _nobody(service: str) -> None:
+    """All that is asked has been asked."""
 
 
 def _service_of(endpoint_slice: Obj) -> Iterator[str]:
