@@ -15,7 +15,7 @@ from copy import deepcopy
 from typing import Any
 
 from decision_verdicts import devices_of, made_for, of_containers, of_node
-from manifests import NAMESPACE, Obj, obj
+from manifests import NAMESPACE, OTHERS, Obj, obj
 from random_clusters import OVERHEAD, PRIORITIES
 from random_volumes import BOUND, SELECTED, provisioned, reference, volume_claims_of
 from random_work import claims_of
@@ -77,11 +77,13 @@ class DecidedCluster:
         classes.append(obj("node.k8s.io/v1", "RuntimeClass", "heavy", handler="heavy", **OVERHEAD))
         account = known_kind("v1", "ServiceAccount")
         for api in filter(None, (self._api, self._mirror)):
-            for one in (obj("v1", "Namespace", NAMESPACE, labels=label), *classes):
+            others = obj("v1", "Namespace", OTHERS, labels={"team": "x"})
+            for one in (obj("v1", "Namespace", NAMESPACE, labels=label), others, *classes):
                 with suppress(StatusError):
                     await api.create(KINDS[one["kind"]], one)
-            with suppress(StatusError):
-                await api.create(account, obj("v1", "ServiceAccount", "default"), NAMESPACE)
+            for namespace in (NAMESPACE, OTHERS):
+                with suppress(StatusError):
+                    await api.create(account, obj("v1", "ServiceAccount", "default"), namespace)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -134,6 +136,16 @@ class DecidedCluster:
                 status = {"status": {"resourceClaimStatuses": entries}}
                 await self._api.patch(KINDS["Pod"], name_of(pod), status, NAMESPACE, "merge", "status")
         return True
+
+    async def release(self, pods: Sequence[Obj], more: Obj, nominated: str) -> None:
+        """Nominate a node for pods, if there is one, and take their gates away, with more in their specs."""
+        for pod in pods if nominated else ():
+            status = {"status": {"nominatedNodeName": nominated}}
+            await self._api.patch(KINDS["Pod"], name_of(pod), status, NAMESPACE, "merge", "status")
+        await asyncio.sleep(SEEN_SECONDS)
+        for pod in pods:
+            body = {"spec": {"schedulingGates": None, **more}}
+            await self._api.patch(KINDS["Pod"], name_of(pod), body, NAMESPACE, "merge")
 
     async def attach(self) -> None:
         """Say of each allocated device that has binding conditions that they are true, as its driver does."""
@@ -308,13 +320,15 @@ def _versionless(one: Obj) -> Obj:
     return {"metadata": {key: value for key, value in one["metadata"].items() if key != "resourceVersion"}}
 
 
-def _namespace(kind: Kind) -> str:
-    return NAMESPACE if kind.namespaced else ""
+def _namespace(kind: Kind, one: Obj) -> str:
+    return one["metadata"].get("namespace") or NAMESPACE if kind.namespaced else ""
 
 
 async def _listed(api: ApiClient, kind: str) -> list[Obj]:
     of = KINDS[kind]
-    found = (await api.list(of, _namespace(of)))["items"]
+    found = (await api.list(of, NAMESPACE if of.namespaced else ""))["items"]
+    if kind == "Pod":
+        found = [*found, *(await api.list(of, OTHERS))["items"]]
     return [{**one, "kind": kind, "apiVersion": of.api_version} for one in found]
 
 
@@ -323,9 +337,9 @@ async def _created(api: ApiClient, given: Obj) -> Obj | StatusError:
     # A node is there with its status at once, or a scheduler would look at it in between.
     status = one.pop("status", None) if kind.kind != "Node" else None
     try:
-        made = await api.create(kind, one, _namespace(kind))
+        made = await api.create(kind, one, _namespace(kind, one))
         if status:
-            made = await api.patch(kind, name_of(one), {"status": status}, _namespace(kind), "merge", "status")
+            made = await api.patch(kind, name_of(one), {"status": status}, _namespace(kind, one), "merge", "status")
     except StatusError as error:
         return error
     return {**made, "kind": kind.kind, "apiVersion": kind.api_version}
@@ -338,6 +352,7 @@ async def _deleted(api: ApiClient, one: Obj) -> None:
     for again in range(2 if keeps else 1):
         with suppress(StatusError):
             if keeps:
-                await api.patch(kind, name, {"metadata": {"finalizers": None}}, _namespace(kind))
+                await api.patch(kind, name, {"metadata": {"finalizers": None}}, _namespace(kind, one))
             if again == 0:
-                await api.delete(kind, name, _namespace(kind), grace_period_seconds=0 if kind.kind == "Pod" else None)
+                grace = 0 if kind.kind == "Pod" else None
+                await api.delete(kind, name, _namespace(kind, one), grace_period_seconds=grace)

@@ -138,6 +138,8 @@ class Play:
         if not pods or not await self._cluster.make_claims(pods, self._templates):
             await self._cluster.end(pods or [], frees=True)
             return None
+        if any("schedulingGates" in one["spec"] for one in unit.pods):
+            await self._cluster.release(pods, unit.released, unit.nominated)
         # The group comes last: a scheduler would decide a gang as soon as its quorum is there.
         if unit.group and await self._created([unit.group]) is None:
             return None
@@ -148,7 +150,7 @@ class Play:
         new = [one for one in new if not _is_made_later(one)]
         claims = self._claims = [name_of(one) for one in new if one["kind"] == "ResourceClaim"]
         volumes = {one["metadata"]["uid"]: one for one in first if one["kind"].startswith("PersistentVolume")}
-        new = [volumes.get(one["metadata"]["uid"]) or _unscheduled(one, names, claims) for one in new]
+        new = [volumes.get(one["metadata"]["uid"]) or _unscheduled(one, names, claims, unit.nominated) for one in new]
         self._asked = [one for one in new if one["kind"] == "Pod"]
         self._group = next((one for one in new if one["kind"] == "PodGroup"), None)
         return await self._judged(what, [*before, *new], before, after)
@@ -249,8 +251,8 @@ def _path(one: Obj) -> str:
     return f"{one['kind']}/{name_of(one)}"
 
 
-def _unscheduled(one: Obj, names: Collection[str], claims: Collection[str]) -> Obj:
-    """An object as it was before the scheduler came by."""
+def _unscheduled(one: Obj, names: Collection[str], claims: Collection[str], nominated: str = "") -> Obj:
+    """An object as it was before the scheduler came by, its pods nominated by others."""
     if one["kind"] == "PodGroup":
         return {**one, "status": {}}
     status = one.get("status") or {}
@@ -259,6 +261,7 @@ def _unscheduled(one: Obj, names: Collection[str], claims: Collection[str]) -> O
     if one["kind"] != "Pod" or name_of(one) not in names:
         return one
     kept = {key: status[key] for key in ("resourceClaimStatuses",) if key in status}
+    kept |= {"nominatedNodeName": nominated} if nominated else {}
     spec = {key: value for key, value in one["spec"].items() if key != "nodeName"}
     return {**one, "spec": spec, "status": {"phase": "Pending", **kept}}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Obj = dict[str, Any]
-NAMESPACE = "side-by-side"
+NAMESPACE, OTHERS = "side-by-side", "side-by-side-others"
 SCHEDULER = "SCHEDULER"
 """Stands for the name of the scheduler that is tried."""
 DRIVER = "test.example.com"

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from manifests import (
     DRIVER,
     HOST,
+    OTHERS,
     ZONE,
     Obj,
     device,
@@ -44,12 +45,14 @@ _POLICIES: list[Obj] = [
 ]
 DIMENSIONS = (
     *("constraints", "devices", "extended", "conditions", "gangs", "templates", "quotas", "changes"),
-    *("fabric", "errors", "volumes", "kubelets"),
+    *("fabric", "errors", "volumes", "kubelets", "gates", "namespaces"),
 )
 """What a cluster may have beside nodes and pods.
 
 `extended`, `conditions`, `fabric` (devices of several nodes, and of several counters) and `errors` (of selectors) are
 about devices; `kubelets` is about what only nodes know: images, features, sizes of pods that differ from their specs.
+`gates`: pods are held for a while, and meanwhile get selectors or are nominated by somebody else. `namespaces`: pods
+run in another one.
 """
 ALPHA_DIMENSIONS = ("allocatable", "lists")
 """Behind alpha gates: devices that take of their node's resources, and attributes with several values."""
@@ -253,7 +256,10 @@ class ClusterDraw:
                 status |= _resized(
                     made["containers"][0]["name"], dice.pick("1", "2", "4"), dice.pick("Deferred", "Infeasible")
                 )
-            yield obj("v1", "Pod", f"{self.prefix}-r{number}", labels=self.labels(), spec=made, status=status)
+            pod = obj("v1", "Pod", f"{self.prefix}-r{number}", labels=self.labels(), spec=made, status=status)
+            if "namespaces" in self.dimensions and dice.one_in(2) and not {"schedulingGroup", "volumes"} & made.keys():
+                pod["metadata"]["namespace"] = OTHERS
+            yield pod
         for number in range(dice.pick(0, 0, 0, 1, 2)):
             allowed = {"disruptionsAllowed": dice.pick(0, 1, 1, 2), "currentHealthy": 1, "desiredHealthy": 1}
             rule = {"selector": {"matchLabels": self.labels()}, "minAvailable": 1}

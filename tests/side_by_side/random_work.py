@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from manifests import DRIVER, HOST, NAMESPACE, ZONE, Obj, exactly, expression, obj
+from manifests import DRIVER, HOST, NAMESPACE, OTHERS, ZONE, Obj, exactly, expression, obj
 from random_clusters import BIG, GPU, IMAGES, IMPLICIT, LINKS, NIC, ClusterDraw, selector
 from random_volumes import VolumeDraw
 
@@ -23,6 +23,10 @@ class Unit:
     group: Obj | None = None
     claims: list[Obj] = field(default_factory=list)
     templates: list[Obj] = field(default_factory=list)
+    released: Obj = field(default_factory=dict)
+    """Of pods with gates: what is added to their specs when these go."""
+    nominated: str = ""
+    """The node that somebody else nominates for pods with gates."""
 
 
 class WorkDraw:
@@ -57,14 +61,25 @@ class WorkDraw:
                 spec.setdefault("resourceClaims", []).append(shared)
             made.pods.append(obj("v1", "Pod", f"{name}-{index}", labels=self._cluster.labels(), spec=spec))
         made.claims += self.volumes.drained()
+        if "gates" in self._dimensions and dice.one_in(2):
+            self._held(made)
         return made
+
+    def _held(self, made: Unit) -> None:
+        dice = self._dice
+        for pod in made.pods:
+            pod["spec"]["schedulingGates"] = [{"name": "example.com/hold"}]
+        if dice.one_in(2):
+            made.released = {"nodeSelector": dice.pick({"disk": "ssd"}, {ZONE: "z0"}, {"size": "8"})}
+        if made.group is None and not dice.one_in(3):
+            made.nominated = dice.pick(*self._cluster.names)
 
     def again(self, unit: Unit, number: int) -> Unit:
         """The same pods under new names, as their controller makes them anew; claims of theirs come from templates."""
         pods = deepcopy(unit.pods)
         for index, pod in enumerate(pods):
             pod["metadata"]["name"] = f"{self._cluster.prefix}-u{number}-{index}"
-        return Unit(pods)
+        return Unit(pods, released=unit.released, nominated=unit.nominated)
 
     def _shared(self, made: Unit, name: str) -> Obj:
         """A claim that all members use, and that is perhaps reserved for the group."""
@@ -148,7 +163,7 @@ class WorkDraw:
         if dice.one_in(5):
             term["namespaceSelector"] = dice.pick({}, {"matchLabels": {"team": "x"}})
         if dice.one_in(6):
-            term["namespaces"] = [dice.pick(NAMESPACE, "default")]
+            term["namespaces"] = [dice.pick(NAMESPACE, OTHERS if "namespaces" in self._dimensions else "default")]
         if dice.one_in(4) and "rev" not in json.dumps(term):
             term[dice.pick("matchLabelKeys", "mismatchLabelKeys")] = ["rev"]
         return term

@@ -141,6 +141,9 @@ def test_engine_decides_whatever_is_drawn() -> None:
         cluster = ClusterDraw(random.Random(seed), EVERYTHING, f"s{seed}")
         objects = [*cluster.nodes(), *cluster.devices()]
         unit = WorkDraw(cluster).unit(0)
+        for made in unit.pods:
+            made["spec"].pop("schedulingGates", None)
+            made["spec"] |= unit.released
         pods = [stored(made, number) for number, made in enumerate(unit.pods)]
         group = stored(unit.group, 9) if unit.group else None
         claims = [stored(made, number + 10) for number, made in enumerate(unit.claims)]
