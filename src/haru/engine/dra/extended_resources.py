@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from haru.engine.state.decision import PodKey
-from haru.engine.state.pod_info import amount_of
+from haru.engine.state.pod_values import amount_of
 from haru.kube.meta import Obj, annotations_of, controller_of
 
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"

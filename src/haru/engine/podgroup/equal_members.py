@@ -15,7 +15,8 @@ from haru.engine.plugins.dynamicresources.equal_demands import EqualDemands
 from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, device_demand_of
 from haru.engine.state.decision import Reason
 from haru.engine.state.overlay import Overlay
-from haru.engine.state.pod_info import PodClaim, PodInfo
+from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.pod_values import PodClaim
 from haru.engine.state.snapshot import Snapshot
 from haru.kube.meta import Obj
 

@@ -36,7 +36,7 @@ from .pending_reservations import Nomination as Nomination
 from .pending_reservations import nominations_of as nominations_of
 from .pod_info import RUN_TIME_LIMIT as RUN_TIME_LIMIT
 from .pod_info import PodInfo as PodInfo
-from .pod_info import amount_of as amount_of
+from .pod_values import amount_of as amount_of
 from .podgroup_state import PodGroupState as PodGroupState
 from .reserved_for import Workload as Workload
 from .reserved_for import consumer_key as consumer_key

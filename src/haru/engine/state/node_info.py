@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from haru.engine.equivalence.decision_cache import DecisionCache, cached_property
-from haru.engine.state.pod_info import HostPort, PodInfo, amount_of
+from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.pod_values import HostPort, amount_of
 from haru.kube.meta import Obj
 
 _MAX_IDS = 8_192

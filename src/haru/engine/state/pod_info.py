@@ -1,7 +1,6 @@
 """Pods as the engine sees them: decoded once per version into what filters, scores and claims ask for.
 
-Amounts are integers, exact and rounded up as the reference counts them: thousandths for cpu, units for everything else.
-Source: kube-scheduler's PodInfo and Resource, as behaviour.
+Source: kube-scheduler's PodInfo, as behaviour.
 """
 
 from __future__ import annotations
@@ -11,14 +10,23 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from haru.engine.equivalence.decision_cache import cached_property
 from haru.engine.state.affinity_terms import NO_TERMS, PodAffinityTerms
 from haru.engine.state.decision import GroupKey, PodKey
+from haru.engine.state.pod_values import (
+    HostPort,
+    PodClaim,
+    RunDeadline,
+    amount,
+    asks_for_both,
+    host_ports_of,
+    normalized_image,
+)
 from haru.kube.meta import Obj, controller_of
 from haru.kube.node_features import needed_features
-from haru.kube.quantity import Quantity, parse_quantity
+from haru.kube.quantity import parse_quantity
 from haru.kube.resources import claimed_resources, pod_requests
 
 # What a container without requests counts as when nodes are scored (never when they are filtered).
@@ -34,49 +42,6 @@ NOT_STARTED = "~"
 """Later than any time."""
 
 
-class HostPort(NamedTuple):
-    """A port on the node that a container wants for itself."""
-
-    address: str
-    protocol: str
-    port: int
-
-    def clashes(self, other: HostPort) -> bool:
-        """Return whether one node cannot give both: same protocol and port, and addresses that overlap."""
-        if (self.protocol, self.port) != (other.protocol, other.port):
-            return False
-        return self.address == other.address or "0.0.0.0" in (self.address, other.address)
-
-
-class RunDeadline(NamedTuple):
-    """When a running pod ends, as far as its own object says: at an unknown time (`some_day`), or never.
-
-    None: something may limit it (`run_times.latest_end`). `started` is when it started, or later than any time.
-    """
-
-    some_day: bool | None
-    started: str
-
-
-class PodClaim(NamedTuple):
-    """An entry of `spec.resourceClaims`: a claim by name, or a template that a claim is made from."""
-
-    name: str
-    claim_name: str
-    template_name: str
-
-
-def amount(resource: str, quantity: Quantity) -> int:
-    """The integer that a quantity of this resource counts as."""
-    return quantity.milli() if resource == "cpu" else quantity.value()
-
-
-@lru_cache(maxsize=4096)
-def amount_of(resource: str, text: str | int | float) -> int:
-    """The integer that a written quantity of this resource counts as."""
-    return amount(resource, parse_quantity(text))
-
-
 @lru_cache(maxsize=4096)
 def _one_of_equals(weight: Hashable) -> Hashable:
     """Return the first of equal values: who keeps those of thousands of pods keeps few."""
@@ -84,13 +49,6 @@ def _one_of_equals(weight: Hashable) -> Hashable:
 
 
 _DISK_SOURCES = frozenset({"gcePersistentDisk", "awsElasticBlockStore", "iscsi", "rbd"})
-
-
-def normalized_image(name: str) -> str:
-    """An image's name as nodes report it: with the tag `latest` if it has neither tag nor digest."""
-    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
-
-
 _NOTHING_READ = dict.fromkeys(("hostname", "resourceClaims", "schedulingGroup"))
 """In place of members of a spec that pods of one template may differ in, and that nothing below depends on."""
 _READ_ONCE = (
@@ -120,21 +78,6 @@ _OF_SPEC = frozenset({*_READ_ONCE, *_TAKEN, "claims", "group"})
 """What is read of a spec, and where no part of a status counts, too, of nothing else."""
 _RESIZED = frozenset({"containerStatuses", "initContainerStatuses", "resources", _DEVICES_TAKE})
 """Members of a status that the request, or what is used of a node, depends on."""
-
-
-def _asks_for_both(container: Mapping[str, Any]) -> bool:
-    asked = (container.get("resources") or {}).get("requests") or ()
-    return "cpu" in asked and "memory" in asked
-
-
-def _host_ports(spec: Mapping[str, Any]) -> frozenset[HostPort]:
-    sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
-    return frozenset(
-        HostPort(port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", port["hostPort"])
-        for container in [*sidecars, *(spec.get("containers") or ())]
-        for port in container.get("ports") or ()
-        if port.get("hostPort")
-    )
 
 
 # Not frozen, which would take thrice as long to make; never changed.
@@ -257,7 +200,7 @@ class PodInfo:
     @cached_property
     def scoring_requests(self) -> tuple[int, int]:
         """Cpu and memory as scores count them: a container that asks for none counts as a small one."""
-        if all(map(_asks_for_both, (*(self.spec.get("initContainers") or ()), *(self.spec.get("containers") or ())))):
+        if all(map(asks_for_both, (*(self.spec.get("initContainers") or ()), *(self.spec.get("containers") or ())))):
             return self.requests.get("cpu", 0), self.requests.get("memory", 0)
         counted = pod_requests(self.obj, _SCORING_MISSING)
         cpu, memory = (amount(name, counted[name]) if name in counted else 0 for name in ("cpu", "memory"))
@@ -281,7 +224,7 @@ class PodInfo:
     @cached_property
     def host_ports(self) -> frozenset[HostPort]:
         """The ports of the node that its containers and sidecars want."""
-        return _host_ports(self.spec)
+        return host_ports_of(self.spec)
 
     @cached_property
     def claims(self) -> tuple[PodClaim, ...]:

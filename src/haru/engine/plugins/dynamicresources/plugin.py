@@ -23,7 +23,8 @@ from haru.engine.plugins.dynamicresources.prefilter import PLUGIN, DeviceDemand
 from haru.engine.plugins.score_request import ScoreRequest
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
-from haru.engine.state.pod_info import PodInfo, amount
+from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.pod_values import amount
 from haru.kube.errors import invalid
 from haru.kube.meta import Obj
 from haru.kube.resources import claimed_resources, pod_requests

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from haru.engine.state.decision import Reason
-from haru.engine.state.pod_info import PodClaim, PodInfo
+from haru.engine.state.pod_info import PodInfo
+from haru.engine.state.pod_values import PodClaim
 from haru.engine.state.snapshot import ClusterView
 from haru.kube.meta import Obj, controller_uid_of
 
