@@ -193,7 +193,8 @@ def plain(message: str, grouped: bool = False) -> str:
 
 def first_sentence(message: str) -> str:
     """A message without what it says about preemption."""
-    return re.sub(rf"\.? ?({_ENDS})(, preemption: .*)?$", "", _without_plugin(message)).rstrip(". ")
+    found = re.sub(r"\. preemption: claim .*", "", _without_plugin(message))  # an error of the trial
+    return re.sub(rf"\.? ?({_ENDS})(, preemption: .*)?$", "", found).rstrip(". ")
 
 
 def _without_plugin(message: str) -> str:

@@ -45,6 +45,11 @@ def one(node: str = "", message: str = "", nominated: str = "") -> dict[str, Pla
             ("summary",),
         ),
         (
+            Outcome(one("", "0/1: cannot allocate all claims. still not schedulable, preemption: no")),
+            Outcome(one("", "0/1: cannot allocate all claims. preemption: claim d/c: selector #0: no such key: numa")),
+            ("summary",),
+        ),
+        (
             Outcome(one("", "0/1: a. not found")),
             Outcome(one("", "0/1: a. no new claims to deallocate, preemption: never")),
             ("summary",),
