@@ -83,6 +83,8 @@ def cause_of(
         several = made(several) or several
     if several is not situation and _decides(seen, several, decide, ending):
         return "several"
+    if any(_decides(seen, one, decide, ending) for one in with_counters_lost(situation)):
+        return "counters"
     if "victims" not in found:
         return ""
     made_for = {"quorum": quorums(situation, seen), "extras": extras(situation, seen)}
@@ -373,6 +375,21 @@ def tells_of_distinct(seen: Outcome, expected: Sequence[Outcome], situation: Sit
             return True
         situation, expected = world, decide(world)
     return False
+
+
+def with_counters_lost(situation: Situation) -> Iterator[Situation]:
+    """Devices that take of counters are gone where they may have been tried in vain: from all pools, or from one."""
+    slices = [one["spec"] for one in situation.objects if one["kind"] == "ResourceSlice"]
+    pools = sorted({one["pool"]["name"] for one in slices if "consumesCounters" in str(one.get("devices"))})
+
+    def left(one: Obj, gone: Collection[str]) -> Obj:
+        if one["kind"] != "ResourceSlice" or one["spec"]["pool"]["name"] not in gone:
+            return one
+        kept = [each for each in one["spec"].get("devices") or () if not each.get("consumesCounters")]
+        return {**one, "spec": {**one["spec"], "devices": kept}}
+
+    for gone in [pools, *([pool] for pool in pools if len(pools) > 1)] if pools else ():
+        yield replace(situation, objects=[left(one, gone) for one in situation.objects])
 
 
 def named_claims(pods: Sequence[Obj], objects: Sequence[Obj]) -> list[Obj]:

@@ -127,6 +127,30 @@ def test_budget_is_no_cause_of_other_victims_than_those_that_it_leads_to() -> No
     assert cause(waits(waiting, victims=("r1",), nominated="n0"), case) == ""
 
 
+# -- counters ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "found"), [("counted", "counters"), ("free", "")])
+def test_device_that_takes_of_a_counter_may_be_counted_in_vain(name: str, found: str) -> None:
+    counted = {"consumesCounters": [{"counterSet": "cs", "counters": {"mem": {"value": "1"}}}]}
+    (made,) = slice_of("n0", [device("d0", **(counted if name == "counted" else {}))], nodeName="n0")
+    sets = [{"name": "cs", "counters": {"mem": {"value": "1"}}}]
+    (counters,) = slice_of("n0", [], "counters", nodeName="n0", sharedCounters=sets)
+    (wanted,), (gpus,) = claim("c"), device_class()
+    assert isinstance(made, dict) and isinstance(counters, dict) and isinstance(wanted, dict) and isinstance(gpus, dict)
+    made["spec"]["pool"]["resourceSliceCount"] = 2
+    counters["spec"]["pool"] = made["spec"]["pool"]
+    waiting = pod("p", resourceClaims=[{"name": "c", "resourceClaimName": "c"}])
+    case = Situation(stored(*nodes(1), made, counters, wanted, gpus, waiting), [waiting], None)
+
+    def decide(some: Situation) -> list[Outcome]:
+        return [outcome_of(one) for one in decisions(some.objects, some.pods, some.group, ties=1)]
+
+    assert decide(case)[0].nodes() == {"p": "n0"}
+    refused = waits(waiting, message="0/1 nodes are available: 1 cannot allocate all claims. still not schedulable")
+    assert cause_of(["bound"], refused, decide(case), case, decide) == found
+
+
 # -- others in the queue ----------------------------------------------------------------------------------------------
 
 
