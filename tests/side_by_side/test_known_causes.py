@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 from decision_verdicts import Devices, Outcome, Placement
 from engine_outcomes import ALPHA_GATES, decisions, outcome_of, without_search
-from known_causes import Situation, cause_of
+from known_causes import cause_of
 from manifests import Obj, claim, device, device_class, exactly, gang, node, obj, slice_of, volume, volume_claim
+from situations import Situation
 
 SEEN_NOBODY = "0/1 nodes are available: a. no new claims to deallocate, preemption: not eligible due to "
 
