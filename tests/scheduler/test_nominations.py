@@ -12,7 +12,10 @@ from scheduler_bench import NS, PODS, Bench, play, state_of
 
 from haru.engine import SchedulerCache
 from haru.engine.state import Nomination, PodKey
+from haru.kube.kinds import known_kind
 from haru.scheduler.preemption.preemption_executor import PreemptionExecutor
+
+PRIORITIES = known_kind("scheduling.k8s.io/v1", "PriorityClass")
 
 
 @pytest.mark.parametrize(("minimum", "node", "kept"), [(2, "n2", "n2"), (2, "gone", ""), (1, "n2", "")])
@@ -32,6 +35,25 @@ def test_nomination_that_is_found_stays_for_a_member_that_half_a_gang_lacks_whil
         await bench.api.patch(PODS, "waits", {"status": {"nominatedNodeName": node}}, NS, "merge", "status")
         await bench.start_scheduler()
         await asyncio.sleep(5)
+        assert await nominated(bench, "waits") == kept
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("policy", "kept"), [("Never", "n1"), ("PreemptLowerPriority", "")])
+def test_nomination_by_somebody_else_stays_where_preemption_says_nothing_of_it(policy: str, kept: str) -> None:
+    """There is no room, and nobody to evict."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.node("n1")
+        await bench.create(PRIORITIES, {"metadata": {"name": "own"}, "value": 5, "preemptionPolicy": policy})
+        await bench.pod("blocks", cpu="4", nodeName="n1", priorityClassName="own")
+        held = [{"name": "example.com/hold"}]
+        await bench.pod("waits", cpu="4", priorityClassName="own", schedulingGates=held)
+        await bench.api.patch(PODS, "waits", {"status": {"nominatedNodeName": "n1"}}, NS, "merge", "status")
+        await bench.api.patch(PODS, "waits", {"spec": {"schedulingGates": None}}, NS, "merge")
+        await asyncio.sleep(5)
+        assert "Insufficient cpu" in (await bench.condition(PODS, "waits", "PodScheduled"))["message"]
         assert await nominated(bench, "waits") == kept
 
     play(scenario)
