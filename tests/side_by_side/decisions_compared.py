@@ -30,7 +30,7 @@ from benchmarks.control_planes import QPS, Server, serving
 from benchmarks.processes import started
 from decided_cluster import DecidedCluster, condition, name_of
 from decision_verdicts import KNOWN, MESSAGES, Outcome, Placement, differences
-from engine_outcomes import ALPHA_GATES, GANG_GATES, decisions, helps, outcome_of, without_search
+from engine_outcomes import ALPHA_GATES, GANG_GATES, decisions, helps, kept_nominations, outcome_of, without_search
 from known_causes import cause_of
 from manifests import Obj
 from random_clusters import ALPHA_DIMENSIONS, DIMENSIONS, ChangeDraw, ClusterDraw, drawn_dimensions
@@ -218,7 +218,8 @@ class Play:
         devices = await self._cluster.allocated(names, list(map(name_of, claims)))
         seen = Outcome(pods, _victims(before, after), devices, volumes=volumes)
         found = self._decided(Situation(objects, self._asked, self._group))
-        expected = _outcomes(found)
+        kept = kept_nominations(objects, self._asked)
+        expected = [outcome_of(one, kept) for one in found]
         await self._cluster.run([after[name] for name, one in pods.items() if one.node], self._number)
         promised = any(
             one["kind"] == "Pod" and one["status"].get("nominatedNodeName") and not one["spec"].get("nodeName")
@@ -229,7 +230,7 @@ class Play:
             ours = await self._cluster.placed_since(objects, [after[name] for name in names])
             others = await self._cluster.placed_since(objects, [after[name] for name in after.keys() - set(names)])
             case = Situation(objects, self._asked, self._group, others=others, placed=ours)
-            cause = cause_of(differing, seen, expected, case, lambda other: _outcomes(self._decided(other)))
+            cause = cause_of(differing, seen, expected, case, self._outcomes)
             differing = (cause,) if cause else differing
         waits = not any(one.node or one.nominated for one in pods.values())
         self._refused = found[0] if waits and found[0].status == "unschedulable" else None
@@ -243,9 +244,8 @@ class Play:
         with contextlib.nullcontext() if case.searches else without_search():
             return decisions(case.objects, case.pods, case.group, self._gates)
 
-
-def _outcomes(found: Sequence[Decision]) -> list[Outcome]:
-    return [outcome_of(one) for one in found]
+    def _outcomes(self, case: Situation) -> list[Outcome]:
+        return [outcome_of(one, kept_nominations(case.objects, case.pods)) for one in self._decided(case)]
 
 
 def _path(one: Obj) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType, SimpleNamespace
 from unittest.mock import patch
 
 from decision_verdicts import Outcome, Placement, devices_of, made_for, of_containers, of_node
@@ -14,6 +14,8 @@ from manifests import Obj
 
 from haru.engine import Decision, Features, Options, SchedulerCache, decide
 from haru.engine.framework import DEFAULT_PROFILE, PreemptionOptions, SchedulerGates
+from haru.engine.preemption import keeps_nomination
+from haru.engine.state import PodInfo
 from haru.kube.gates import FeatureGates
 from haru.scheduler.queue import queueing_hints
 
@@ -73,8 +75,15 @@ def _decided(objects: Sequence[Obj], pods: Sequence[Obj], group: Obj | None, on:
     return decide(SchedulerCache.of(objects).snapshot(), pods, group=group, options=options)
 
 
-def outcome_of(decision: Decision) -> Outcome:
-    """The outcome of a decision."""
+def kept_nominations(objects: Sequence[Obj], pods: Sequence[Obj]) -> dict[str, str]:
+    """The nodes for which somebody has nominated these pods, where that stays though they are refused."""
+    infos = [PodInfo.of(pod) for pod in pods if pod["status"].get("nominatedNodeName")]
+    snapshot = SchedulerCache.of(objects).snapshot() if infos else None
+    return {one.key.name: one.nominated_node for one in infos if snapshot and keeps_nomination(snapshot, one)}
+
+
+def outcome_of(decision: Decision, kept: Mapping[str, str] = MappingProxyType({})) -> Outcome:
+    """The outcome of a decision. `kept`: nominations by others that stay where it refuses."""
     pods, devices, volumes = dict[str, Placement](), dict[str, list[tuple[object, ...]]](), dict[str, str]()
     for member in decision.members:
         name = member.pod.name
@@ -88,7 +97,7 @@ def outcome_of(decision: Decision) -> Outcome:
                 devices |= of_containers(name, member.extended.mappings)
             volumes |= {one.claim_name: one.volume or made_for(member.node or "") for one in member.volumes}
         else:
-            nominated = member.node or "" if member.status == "nominated" else ""
+            nominated = member.node or "" if member.status == "nominated" else kept.get(name, "")
             pods[name] = Placement("", member.message or decision.message, nominated)
     victims = sorted(one.pod.name for one in decision.evictions)
     return Outcome(pods, victims, devices, decision.status == "nominated", volumes)
