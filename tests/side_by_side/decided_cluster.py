@@ -293,7 +293,7 @@ def _is_refused(pod: Obj, since: Mapping[str, Obj] | None) -> bool:
     """Whether a pod has a refusal. One that is nominated and has no other than before is being bound."""
     if since and pod["status"].get("nominatedNodeName") and condition(pod) == condition(since[name_of(pod)]):
         return False
-    return condition(pod).get("status") == "False"
+    return condition(pod).get("status") == "False" and condition(pod).get("reason") != "SchedulingGated"
 
 
 def _told(pod: Obj) -> list[Any]:

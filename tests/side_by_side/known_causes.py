@@ -74,6 +74,9 @@ def cause_of(
         several = made(several) or several
     if several is not situation and _decides(seen, several, decide, ending):
         return "several"
+    repeated = with_distinct_devices(situation, seen.devices, spares_others=False)
+    if repeated is not None and _decides(seen, repeated, decide, ending):
+        return "distinct"
     if any(_decides(seen, one, decide, ending) for one in with_counters_lost(situation)):
         return "counters"
     if "victims" not in found:

@@ -49,8 +49,9 @@ DIMENSIONS = (
 )
 """What a cluster may have beside nodes and pods.
 
-`extended`, `conditions`, `fabric` (devices of several nodes, and of several counters) and `errors` (of selectors) are
-about devices; `kubelets` is about what only nodes know: images, features, sizes of pods that differ from their specs.
+`extended`, `conditions`, `fabric` (devices of several nodes, and of several counters) and `errors` (of selectors,
+classes and pools) are about devices; `kubelets` is about what only nodes know: images, features, sizes of pods that
+differ from their specs.
 `gates`: pods are held for a while, and meanwhile get selectors or are nominated by somebody else. `namespaces`: pods
 run in another one.
 """
@@ -181,9 +182,11 @@ class ClusterDraw:
         contents += [(half, where) for half in halves if half]
         if not found:
             return []
-        slices = []
+        slices, lacking = [], int("errors" in self.dimensions and dice.one_in(10))
+        if "errors" in self.dimensions and dice.one_in(12):
+            contents.append(([dict(found[0])], where))  # a device of this name again: the pool is invalid
         for number, (some, more) in enumerate(contents):
-            (made,) = slice_of(name, some, "p", of=len(contents), **{**where, **more})
+            (made,) = slice_of(name, some, "p", of=len(contents) + lacking, **{**where, **more})
             assert isinstance(made, dict)
             made["metadata"]["name"] = f"{name}-s{number}"
             if not some:

@@ -107,7 +107,7 @@ class WorkDraw:
         if dice.one_in(4):
             spec["disruptionMode"] = "PodGroup"
         if dice.one_in(4):
-            spec["schedulingConstraints"] = {"topology": [{"key": ZONE}]}
+            spec["schedulingConstraints"] = {"topology": [{"key": dice.pick(ZONE, ZONE, HOST, "disk")}]}
         return obj("scheduling.k8s.io/v1alpha2", "PodGroup", name, spec=spec)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
@@ -142,11 +142,30 @@ class WorkDraw:
         some = (*plain, self._port, self._nic)
         if "constraints" not in self._dimensions:
             return some
-        return (*some, self._spread, self._preferring, self._preferring_nodes, self._init, self._amounts, self._whole)
+        return (
+            *some,
+            self._spread,
+            self._preferring,
+            self._preferring_nodes,
+            self._init,
+            self._amounts,
+            self._whole,
+            self._selecting,
+        )
 
     def _nodes_required(self, spec: Obj) -> None:
-        terms = [{"matchExpressions": [self._of_nodes() for _ in range(self._dice.pick(1, 2))]}]
+        terms = [self._of_some_nodes() for _ in range(self._dice.pick(1, 1, 1, 2))]
         spec.setdefault("affinity", {})["nodeAffinity"] = {_REQUIRED: {"nodeSelectorTerms": terms}}
+
+    def _of_some_nodes(self) -> Obj:
+        """A term: of labels, or of a name."""
+        if self._dice.one_in(6):
+            name = self._dice.pick(*self._cluster.names)
+            return {"matchFields": [expression("metadata.name", self._dice.pick("In", "NotIn"), name)]}
+        return {"matchExpressions": [self._of_nodes() for _ in range(self._dice.pick(1, 2))]}
+
+    def _selecting(self, spec: Obj) -> None:
+        spec["nodeSelector"] = self._dice.pick({"disk": "ssd"}, {ZONE: "z0"}, {"size": "8"})
 
     def _of_nodes(self) -> Obj:
         dice = self._dice
@@ -302,7 +321,8 @@ class WorkDraw:
                 more["capacity"]["requests"]["slots"] = "1"
         if not of_several and dice.one_in(10):
             more["adminAccess"] = True
-        return exactly(name, dice.pick("gpu", "gpu", "gpu", "big"), *selectors, **more)
+        missing = "errors" in self._dimensions and dice.one_in(12)
+        return exactly(name, "missing" if missing else dice.pick("gpu", "gpu", "gpu", "big"), *selectors, **more)
 
 
 def _ask(container: Obj, resource: str, amount: str) -> Obj:

@@ -82,26 +82,45 @@ def with_lists_ignored(situation: Situation) -> Situation | None:
     return Situation(objects, situation.pods, situation.group) if objects != list(situation.objects) else None
 
 
-def with_distinct_devices(situation: Situation, chosen: Mapping[str, Devices]) -> Situation | None:
-    """The chosen devices of a request for several have values of their own where they have to be distinct."""
+def with_distinct_devices(
+    situation: Situation, chosen: Mapping[str, Devices], *, spares_others: bool = True
+) -> Situation | None:
+    """The chosen devices of a request for several have values of their own where they have to be distinct.
+
+    Without `spares_others` a device that had the value of some of them has that of the last: it is refused beside it.
+    """
     claims = {name(one): one["spec"]["devices"] for one in named_claims(situation.pods, situation.objects)}
     repeating = dict[tuple[str, str], str]()
     for claim, devices in chosen.items():
         spec = claims.get(claim, {})
         found = [one["distinctAttribute"] for one in spec.get("constraints") or () if "distinctAttribute" in one]
-        repeating |= {(pool, device): attribute for attribute in found for _, pool, device, *_ in devices}
-    numbers = itertools.count(100)
+        repeating |= {(pool, device): one.rpartition("/")[2] for one in found for _, pool, device, *_ in devices}
+    numbers, last = itertools.count(100), dict[str, tuple[str, Obj]]()
 
     def alone(device: Obj, pool: str) -> Obj:
-        attribute = repeating.get((pool, device["name"]), "").rpartition("/")[2]
+        attribute = repeating.get((pool, device["name"]), "")
         had = device.get("attributes", {}).get(attribute)
         if not had:
             return device
         own = {kind: next(numbers) if kind == "int" else f"{value}{next(numbers)}" for kind, value in had.items()}
+        last[f"{attribute} {had}"] = attribute, own
         return {**device, "attributes": {**device["attributes"], attribute: own}}
 
+    def like_the_last(device: Obj, pool: str) -> Obj:
+        if (pool, device["name"]) in repeating:
+            return device
+        had = device.get("attributes", {})
+        return {**device, "attributes": had | dict(last[key] for key in map(" ".join, _texts(had)) if key in last)}
+
     objects = [_with_devices(one, alone) for one in situation.objects]
-    return Situation(objects, situation.pods, situation.group) if objects != list(situation.objects) else None
+    if objects == list(situation.objects):
+        return None
+    others = objects if spares_others else [_with_devices(one, like_the_last) for one in objects]
+    return Situation(others, situation.pods, situation.group)
+
+
+def _texts(attributes: Obj) -> Iterator[tuple[str, str]]:
+    return ((attribute, str(value)) for attribute, value in attributes.items())
 
 
 def with_counters_lost(situation: Situation) -> Iterator[Situation]:

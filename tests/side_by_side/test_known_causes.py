@@ -437,6 +437,13 @@ def test_device_like_one_before_the_last_is_allocated(sizes: tuple[int, ...], fo
     assert cause_of(["bound", "node"], seen, decide(case), case, decide) == found
 
 
+def test_device_like_the_last_one_is_passed_over() -> None:
+    case, decide = of_distinct((1, 2, 2, 1), "ExactCount")
+    held: Devices = [("r", "n0-a", name, "", "null") for name in ("d0", "d1", "d3")]
+    seen = Outcome({"p": Placement("n0")}, devices={"own": held})
+    assert cause_of(["bound", "node"], seen, decide(case), case, decide) == "distinct"
+
+
 def test_several_causes_may_be_at_work_at_once() -> None:
     """Devices stay taken, and a pod that is being deleted is a victim as any other."""
     case, waiting = of_devices(priority=10)
