@@ -321,6 +321,14 @@ def test_claim_with_remaining_consumer_is_not_freed() -> None:
     )
 
 
+def test_claims_of_a_pod_that_no_node_was_asked_for_are_not_told_of() -> None:
+    decision = ask([node("a"), pod("p", claims=["mine"], priority=9), claim("mine")])
+    assert decision.message == (
+        "0/1 nodes are available: request gpu: device class gpu does not exist. no new claims to deallocate, "
+        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+    )
+
+
 # -- groups -----------------------------------------------------------------------------------------------------------
 
 

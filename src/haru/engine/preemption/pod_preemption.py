@@ -17,7 +17,7 @@ from zlib import crc32
 
 from haru.engine.framework.interfaces import FilterFailure, counted_message, weighed
 from haru.engine.plugins.dynamicresources.extended_resources import backed_resources
-from haru.engine.plugins.dynamicresources.prefilter import PLUGIN
+from haru.engine.plugins.dynamicresources.prefilter import PLUGIN, device_demand_of
 from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message
 from haru.engine.podgroup.placed import Placed
 from haru.engine.podgroup.schedule_one import PodPlacer
@@ -261,6 +261,9 @@ def _unanswered(snapshot: Snapshot, refused: Decision, preemptor: Preemptor, rea
 
 
 def _with_preemption_message(snapshot: Snapshot, refused: Decision, preemptor: Preemptor, summary: str) -> Decision:
-    pod, gates = preemptor.info.members[0], preemptor.info.options.gates
-    has_claims = pod.claims or (gates.extended_resources and backed_resources(snapshot, pod))
+    pod, options = preemptor.info.members[0], preemptor.info.options
+    has_claims = pod.claims or (options.gates.extended_resources and backed_resources(snapshot, pod))
+    if has_claims:
+        # Of claims for which no node is asked 1.36 knows nothing here.
+        has_claims = not isinstance(device_demand_of(Overlay(snapshot), pod, preemptor.info.group, options), Reason)
     return with_message(refused, f"{STILL_NOT if has_claims else NO_CLAIMS}, preemption: {summary}")
