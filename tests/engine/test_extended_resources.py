@@ -246,6 +246,17 @@ def test_extended_resource_claim_comes_after_other_claims() -> None:
     assert short.message == "0/1 nodes are available: 1 cannot allocate all claims."
 
 
+def test_node_with_a_pool_that_contradicts_itself_is_counted_apart() -> None:
+    twice = [resource_slice("n0", [{"name": "gpu-0"}]), resource_slice("n0", [{"name": "gpu-0"}])]
+    for number, one in enumerate(twice):
+        one["metadata"] |= {"name": f"twice-{number}", "uid": f"twice-{number}"}
+        one["spec"]["pool"] = {"name": "n0", "generation": 1, "resourceSliceCount": 2}
+    cluster = [device_class(), node("n0"), node("n1"), *twice]
+    decision = decide_all([*cluster, claim("own"), pod("p", claims=["own"])])
+    told = "1 cannot allocate all claims, 1 invalid resource pools were encountered"
+    assert decision.message == f"0/2 nodes are available: {told}."
+
+
 def test_too_few_devices_for_extended_resource_are_reported() -> None:
     decision = decide_all([*dra_nodes(1), asking(gpu=2)])
     assert decision.message == "0/1 nodes are available: 1 cannot allocate all claims."

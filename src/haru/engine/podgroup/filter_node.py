@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
-from haru.engine.dra.allocator.allocation import CANNOT_ALLOCATE, DoesNotFit, allocate
+from haru.engine.dra.allocator.allocation import CANNOT_ALLOCATE, INVALID_POOLS, DoesNotFit, allocate
 from haru.engine.dra.model.claims import Claim, decode_claims
 from haru.engine.dra.model.model import NodeView
 from haru.engine.framework.interfaces import PASS, FilterFailure, FilterRequest, NodeFilter, refuse
@@ -200,7 +200,9 @@ def allocate_on(
 def unavailable(answer: DoesNotFit) -> FilterFailure:
     """Build the filter failure of a node that lacks the devices."""
     why = [{"type": r.type, "message": r.message, **r.data} for r in answer.reasons]
-    return refuse(PLUGIN, "DevicesUnavailable", CANNOT_ALLOCATE, {"why": why} if why else {})
+    # Of a pool that contradicts itself the message tells as well: what is missing may be there.
+    message = INVALID_POOLS if any(r.type == "PoolInvalid" for r in answer.reasons) else CANNOT_ALLOCATE
+    return refuse(PLUGIN, "DevicesUnavailable", message, {"why": why} if why else {})
 
 
 def preference(demand: DeviceDemand, node: NodeInfo, allocations: Sequence[Obj]) -> int:
