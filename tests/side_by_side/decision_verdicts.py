@@ -31,6 +31,7 @@ KNOWN = {
     "sleeps": "no Node wakes pods that kube-scheduler refused for the volumes of another: a CSINode does",
     "together": "kube-scheduler gives several members that it places together one ReadWriteOncePod claim",
     "sole use": "in preemption for a group a ReadWriteOncePod claim counts as used though its user is thought away",
+    "waits": "for a pod that somebody else nominated kube-scheduler evicts nobody while any other is evicted there",
     "elsewhere": "Haru evicts pods of other nodes for a pod for which no single node can be freed",
     "lists": "kube-scheduler's allocator knows no attributes with several values in constraints",
     "distinct": "kube-scheduler remembers the last device of a request alone for a distinctAttribute",

@@ -46,6 +46,8 @@ def cause_of(
         return "shared"
     if frees_elsewhere(seen, expected, situation):
         return "elsewhere"
+    if waits_on_a_node(seen, expected, situation):
+        return "waits"
     if MESSAGES.issuperset(found) and tells_of_domains(seen, situation, decide):
         return "domain"
     if MESSAGES.issuperset(found) and tells_of_distinct(seen, expected, situation, decide):
@@ -107,6 +109,16 @@ def frees_elsewhere(seen: Outcome, expected: Sequence[Outcome], situation: Situa
     places = [{nodes[victim] for victim in one.victims} for one in expected]
     nominated = [{each.nominated for each in one.pods.values()} for one in expected]
     return all(where and where != node for where, node in zip(places, nominated, strict=True))
+
+
+def waits_on_a_node(seen: Outcome, expected: Sequence[Outcome], situation: Situation) -> bool:
+    """Whether kube-scheduler evicted nobody for a pod because one that is less important ends where it is nominated."""
+    told = all(one.message.endswith("a terminating pod on the nominated node.") for one in seen.pods.values())
+    if situation.group is not None or seen.victims or not told or any(any(one.bound.values()) for one in expected):
+        return False
+    (pod,) = situation.pods
+    here = [one for one in _running(situation) if one["spec"]["nodeName"] == pod["status"].get("nominatedNodeName")]
+    return any(_ends(one) and _priority(one) < _priority(pod) for one in here)
 
 
 # -- groups -----------------------------------------------------------------------------------------------------------
