@@ -1,4 +1,4 @@
-"""Known causes that are about devices: each is named for what kube-scheduler does because of it, and for nothing else."""
+"""Known causes that are about devices: each is named for what kube-scheduler does because of it alone."""
 
 from __future__ import annotations
 
