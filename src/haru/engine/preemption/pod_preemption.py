@@ -262,7 +262,7 @@ def _unanswered(snapshot: Snapshot, refused: Decision, preemptor: Preemptor, rea
 
 def _with_preemption_message(snapshot: Snapshot, refused: Decision, preemptor: Preemptor, summary: str) -> Decision:
     pod, options = preemptor.info.members[0], preemptor.info.options
-    has_claims = pod.claims or (options.gates.extended_resources and backed_resources(snapshot, pod))
+    has_claims = bool(pod.claims or (options.gates.extended_resources and backed_resources(snapshot, pod)))
     if has_claims:
         # Of claims for which no node is asked 1.36 knows nothing here.
         has_claims = not isinstance(device_demand_of(Overlay(snapshot), pod, preemptor.info.group, options), Reason)
