@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from decided_situations import Situation
 from decision_verdicts import Outcome, Placement
 from engine_outcomes import decisions, outcome_of
 from known_causes import cause_of
 from manifests import Obj, gang, node, obj
-from situations import Situation
 
 SEEN_NOBODY = "0/1 nodes are available: a. no new claims to deallocate, preemption: not eligible due to "
 

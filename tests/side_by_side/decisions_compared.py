@@ -29,13 +29,13 @@ from pathlib import Path
 from benchmarks.control_planes import QPS, Server, serving
 from benchmarks.processes import started
 from decided_cluster import DecidedCluster, condition, name_of
+from decided_situations import Situation, named_claims
 from decision_verdicts import KNOWN, MESSAGES, Outcome, Placement, differences
 from engine_outcomes import ALPHA_GATES, GANG_GATES, decisions, helps, kept_nominations, outcome_of, without_search
 from known_causes import cause_of
 from manifests import Obj
 from random_clusters import ALPHA_DIMENSIONS, DIMENSIONS, ChangeDraw, ClusterDraw, drawn_dimensions
 from random_work import Unit, WorkDraw
-from situations import Situation, named_claims
 
 from haru.client.api import ApiClient
 from haru.engine import Decision

@@ -13,10 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from decision_verdicts import MESSAGES, Outcome, differences, plain
-from manifests import Obj
-from random_volumes import volume_claims_of
-from situations import (
+from decided_situations import (
     Situation,
     name,
     named_claims,
@@ -26,6 +23,9 @@ from situations import (
     with_lists_ignored,
     with_mapped_claims_free,
 )
+from decision_verdicts import MESSAGES, Outcome, differences, plain
+from manifests import Obj
+from random_volumes import volume_claims_of
 
 _CONSTRAINED = re.compile(
     r"claim \S+/(\S+), request \S+: cannot add device [^/]+/(\S+)/(\S+) because a claim constraint"

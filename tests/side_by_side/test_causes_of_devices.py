@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 from cause_objects import cause, nodes, of_group, pod, stored, waits
+from decided_situations import Situation
 from decision_verdicts import Devices, Outcome, Placement
 from engine_outcomes import ALPHA_GATES, decisions, outcome_of
 from known_causes import cause_of
 from manifests import Obj, claim, device, device_class, exactly, slice_of
-from situations import Situation
 
 # -- counters ----------------------------------------------------------------------------------------------------------
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 from cause_objects import SEEN_NOBODY, cause, nodes, of_group, pod, stored, waits
+from decided_situations import Situation
 from decision_verdicts import Outcome, Placement
 from engine_outcomes import decisions, outcome_of, without_search
 from known_causes import cause_of
 from manifests import Obj, gang, obj, volume, volume_claim
-from situations import Situation
 
 # -- pods that are being deleted ---------------------------------------------------------------------------------------
 
