@@ -6,8 +6,10 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
+import grpc
+import grpc.aio
 import pytest
 from aiohttp import web
 
@@ -16,6 +18,7 @@ from haru.node.podworker.observed import SeenContainer
 from haru.node.probes.probe_exec import Answer, HandlerRunner
 from haru.node.probes.prober import Prober
 from haru.proto import cri_pb2 as cri
+from haru.proto import grpchealth_pb2 as health
 from haru_process import free_port
 from waiting import until
 
@@ -227,6 +230,27 @@ async def test_what_nobody_answers_is_told_in_the_words_of_kubelets() -> None:
         for kind, (handler, text) in said.items():
             assert await runner.run({kind: handler}, {}, "c", HOST, 1.0) == Answer(False, text), kind
     finally:
+        await runner.close()
+
+
+async def test_health_service_that_listens_within_the_time_is_reached() -> None:
+    runner, port = HandlerRunner(cast("Any", Runtime(0))), free_port()
+    server = grpc.aio.server()
+    serving = health.HealthCheckResponse(status=health.HealthCheckResponse.SERVING).SerializeToString()
+
+    async def check(_: bytes, context: Any) -> bytes:
+        return serving
+
+    method = grpc.unary_unary_rpc_method_handler(check)
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": method})])
+    probing = asyncio.create_task(runner.run({"grpc": {"port": port}}, {}, "c", HOST, 30.0))
+    try:
+        await asyncio.wait({probing}, timeout=0.1)
+        server.add_insecure_port(f"{HOST}:{port}")
+        await server.start()
+        assert await probing == Answer(True)
+    finally:
+        await server.stop(None)
         await runner.close()
 
 

@@ -215,14 +215,21 @@ async def _grpc(where: Mapping[str, Any], host: str, port: int, seconds: float) 
     import grpc.aio
 
     options = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
-    async with grpc.aio.insecure_channel(f"{host}:{port}", options=options) as channel:
+    loop, place = asyncio.get_running_loop(), f"{host}:{port}"
+    end = loop.time() + seconds
+    async with grpc.aio.insecure_channel(place, options=options) as channel:
         try:
+            # A server that listens within the time is not late: kubelets dial until then.
+            await asyncio.wait_for(channel.channel_ready(), seconds)
             call: Any = channel.unary_unary(_HEALTH)
             request = health.HealthCheckRequest(service=where.get("service"))
-            data = await call(request.SerializeToString(), timeout=seconds)
+            data = await call(request.SerializeToString(), timeout=max(end - loop.time(), 0.0))
             status = decode(health.HealthCheckResponse, data).status
+        except TimeoutError:
+            problem = f'timeout: failed to connect service "{place}" within {_time(seconds)}: context deadline exceeded'
+            return Answer(False, problem)
         except grpc.aio.AioRpcError as error:
-            return Answer(False, _grpc_problem(error, f"{host}:{port}", _time(seconds)))
+            return Answer(False, _grpc_problem(error, _time(seconds)))
         except MessageError as error:
             return Answer(False, str(error))
     if status == health.HealthCheckResponse.SERVING:
@@ -231,10 +238,8 @@ async def _grpc(where: Mapping[str, Any], host: str, port: int, seconds: float) 
     return Answer(False, f'service unhealthy (responded with "{name}")')
 
 
-def _grpc_problem(error: grpc.aio.AioRpcError, place: str, time: str) -> str:
+def _grpc_problem(error: grpc.aio.AioRpcError, time: str) -> str:
     code = error.code().name
-    if code == "UNAVAILABLE":
-        return f'timeout: failed to connect service "{place}" within {time}: context deadline exceeded'
     if code == "DEADLINE_EXCEEDED":
         return f"timeout: health rpc did not complete within {time}"
     if code == "UNIMPLEMENTED":
