@@ -50,7 +50,11 @@ def test_start_without_profile_has_nodes_of_last_start(tmp_path: Path) -> None:
 
 
 def test_start_without_simulated_nodes_is_remembered(tmp_path: Path) -> None:
-    start(tmp_path, "--no-simulated-nodes").stop()
+    first = start(tmp_path, "--no-simulated-nodes")
+    try:
+        assert names(first.api, "deviceclasses") == []
+    finally:
+        first.stop()
     up = start(tmp_path)
     try:
         assert names(up.api, "nodes") == []

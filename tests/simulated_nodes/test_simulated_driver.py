@@ -71,7 +71,6 @@ async def annotate(client: InMemoryClient, name: str, taints: str | None) -> Non
 async def test_devices_are_published_once_node_exists() -> None:
     client = InMemoryClient()
     async with driver(client, "dgx-h100-mig:1,cpu:1"):
-        await client.until(lambda: ("deviceclasses", "", "tpu.google.com") in client.objects)
         assert slices(client) == []
         stored = await node(client, "dgx-h100-mig-0")
         await client.until(lambda: len(slices(client)) == 9)
@@ -89,11 +88,26 @@ async def test_node_of_a_named_fleet_is_left_to_its_own_driver() -> None:
     assert {obj["spec"]["nodeName"] for obj in slices(client)} == {"dgx-h100-0"}
 
 
+def test_device_classes_are_left_to_drivers_of_real_nodes() -> None:
+    client = InMemoryClient()
+
+    async def work() -> None:
+        await client.create(NODES, {"metadata": {"name": "real-0"}})
+        async with driver(client, "cpu:1"):
+            await asyncio.sleep(3600)
+            assert not [key for key in client.objects if key[0] == "deviceclasses"]
+            await node(client, "dgx-h100-0")
+            await client.until(lambda: ("deviceclasses", "", "gpu.nvidia.com") in client.objects)
+
+    virtual_time.run(work())
+
+
 async def test_existing_device_classes_are_kept() -> None:
     client = InMemoryClient()
     mine = await client.create(CLASSES, {"metadata": {"name": "mig.nvidia.com"}, "spec": {}})
     client.fail("create", "deviceclasses", ConnectionError("not yet"))
-    async with driver(client, "cpu:1"):
+    await node(client, "dgx-h100-0")
+    async with driver(client, "dgx-h100:1"):
         await client.until(lambda: ("deviceclasses", "", "tpu.google.com") in client.objects)
     assert client.objects["deviceclasses", "", "mig.nvidia.com"] == mine
 

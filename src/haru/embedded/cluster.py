@@ -101,8 +101,8 @@ class EmbeddedCluster:
         await self._settle_nodes()
         await self._listen(self.server, identity)
         self._write_kubeconfigs(identity)
-        await install_device_classes(self.client("driver"))
         if self._options.simulated_nodes:
+            await install_device_classes(self.client("driver"))
             await install_storage_class(self.client("provisioner"))
         await unless(self.failed(), self._start_parts(identity))
         self.notes += self._part_notes()

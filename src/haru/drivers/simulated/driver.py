@@ -130,6 +130,7 @@ class SimulatedDriver:
         self._strays = _Strays()
         self._looking: WorkQueue[str] = WorkQueue(f"{COMPONENT} strays")
         self._unpublished = {name for profile, name in nodes if profile.driver}
+        self._has_devices = asyncio.Event()
         self.ready = asyncio.Event()
         self.revision = 0
         """The newest revision of a slice that was written or found."""
@@ -141,7 +142,7 @@ class SimulatedDriver:
         self._slices.add_handler(self._slice_changed, lambda old, new: self._slice_changed(new), self._slice_deleted)
 
     async def run(self) -> None:
-        """Install the device classes, then keep the slices as they ought to be."""
+        """Keep the slices as they ought to be, and install the device classes once a node has devices."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._nodes.run(), name=f"{COMPONENT} nodes")
             group.create_task(self._slices.run(), name=f"{COMPONENT} slices")
@@ -154,6 +155,8 @@ class SimulatedDriver:
             group.create_task(self._looking.run(self._identify), name=f"{COMPONENT} strays")
 
     async def _install_classes(self) -> None:
+        # Where all nodes are real, their drivers bring their own: Helm takes over no class that is there already.
+        await self._has_devices.wait()
         delay = 0.5
         while True:
             try:
@@ -175,6 +178,7 @@ class SimulatedDriver:
             profile = None
         if profile is not None and profile.driver:
             self._known.profiles[name] = profile
+            self._has_devices.set()
             self._queue.add(name)
         else:
             self._settled(name)
