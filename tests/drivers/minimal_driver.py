@@ -51,6 +51,7 @@ class MinimalDriver:
         self.registrar = kubelet / "plugins_registry" / f"{name}.sock"
         self.state = kubelet / "plugins" / name / "claims.txt"
         self.servers: list[Any] = []
+        self.consumed: list[Any] = []
 
     async def start(self) -> None:
         for path in (self.socket, self.registrar):
@@ -86,9 +87,10 @@ class MinimalDriver:
             await server.stop(None)
         self.servers = []
 
-    async def publish(self, devices: list[str]) -> None:
+    async def publish(self, devices: list[str], **more: Any) -> None:
         pool = {"name": self.node, "generation": 7, "resourceSliceCount": 1}
-        spec = {"driver": self.name, "nodeName": self.node, "pool": pool, "devices": [{"name": d} for d in devices]}
+        listed = [{"name": device, **more} for device in devices]
+        spec = {"driver": self.name, "nodeName": self.node, "pool": pool, "devices": listed}
         await self.client.create(SLICES, {"metadata": {"generateName": "minimal-"}, "spec": spec})
 
     async def info(self, _: bytes, __: Any) -> bytes:
@@ -123,6 +125,7 @@ class MinimalDriver:
                 continue
             devices = b""
             for one in found["status"]["allocation"]["devices"]["results"]:
+                self.consumed.append(one.get("consumedCapacity"))
                 count = len(self.claims()) if "restless" in self.faults else ""
                 devices += text(1, text(1, one["request"]) + text(2, one["pool"]) + text(3, f"{one['device']}{count}"))
             self.state.write_text("".join(f"{known}\n" for known in [*self.claims(), uid]))

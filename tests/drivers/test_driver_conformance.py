@@ -52,6 +52,18 @@ async def test_correct_driver_passes_conformance_checks(here: Bench) -> None:
         assert driver.claims() == []
 
 
+async def test_claim_of_a_shared_device_says_what_it_consumes(here: Bench) -> None:
+    driver = MinimalDriver(NAME, NODE, here.api, here.kubelet)
+    await driver.start()
+    await driver.publish(["d0"], allowMultipleAllocations=True, capacity={"memory": {"value": "40Gi"}})
+    try:
+        found = await checked(here, driver)
+    finally:
+        await driver.stop()
+    assert found["prepare"] == ("passed", "")
+    assert driver.consumed[0] == {"memory": "40Gi"}
+
+
 async def test_driver_failing_whole_call_for_wrong_claim_passes(here: Bench) -> None:
     """So does upstream's kubeletplugin helper, which NVIDIA's driver is built on."""
     async with minimal(here, "whole") as driver:

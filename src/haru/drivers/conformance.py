@@ -17,6 +17,7 @@ from haru.drivers.cdi.edits import CdiError, split_id
 from haru.drivers.cdi.reader import CdiFiles
 from haru.drivers.kubelet_fake import (
     REQUEST,
+    SLICES,
     CallFailed,
     ConformanceError,
     DriverUnderTest,
@@ -25,14 +26,11 @@ from haru.drivers.kubelet_fake import (
     taken,
 )
 from haru.drivers.protocol import PLUGIN_TYPE, V1, V1BETA1
-from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
 from haru.proto import MessageError
 from haru.proto import dra_pb2 as dra
 
 __all__ = ["CHECKS", "Conformance", "DriverUnderTest", "Result"]
-
-SLICES: Final = known_kind("resource.k8s.io/v1", "ResourceSlice")
 
 
 @dataclass(frozen=True, slots=True)

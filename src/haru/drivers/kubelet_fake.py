@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from haru.client.api import ApiClient
+from haru.dra import AllocationError, InputError, allocate
 from haru.drivers.cdi.reader import DIRECTORIES
 from haru.drivers.protocol import HEALTH, REGISTRATION, V1, V1BETA1, method
 from haru.drivers.sockets import call, channel
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
     import grpc.aio
 
 CLAIMS: Final = known_kind("resource.k8s.io/v1", "ResourceClaim")
+NODES: Final = known_kind("v1", "Node")
+SLICES: Final = known_kind("resource.k8s.io/v1", "ResourceSlice")
 REQUEST: Final = "checked"
+_CLASS: Final = "haru-check"
 _SECONDS: Final = 45.0
 _LOOK_SECONDS: Final = 0.1
 
@@ -196,15 +200,29 @@ async def taken(client: ApiClient, driver: str) -> set[tuple[str, str]]:
 
 
 async def _allocated(client: ApiClient, subject: DriverUnderTest, pool: str, device: str) -> Obj:
-    """A claim that is allocated as a scheduler does it."""
-    request = {"name": REQUEST, "exactly": {"deviceClassName": "haru-check"}}
+    """A claim that is allocated as a scheduler does it, with the share that it gets of a device for several claims."""
+    exactly = {"deviceClassName": _CLASS, "tolerations": [{"operator": "Exists"}]}
+    spec = {"devices": {"requests": [{"name": REQUEST, "exactly": exactly}]}}
     metadata = {"name": f"haru-check-{uuid.uuid4().hex[:8]}", "namespace": subject.namespace}
-    made = await client.create(CLAIMS, {"metadata": metadata, "spec": {"devices": {"requests": [request]}}})
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [subject.node]}]}
-    result = {"request": REQUEST, "driver": subject.driver, "pool": pool, "device": device}
-    made["status"] = {"allocation": {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [term]}}}
+    found = (await client.list(SLICES, field_selector=f"spec.driver={subject.driver}"))["items"]
+    slices = [_with_only(device, obj) for obj in found if obj["spec"]["pool"]["name"] == pool]
+    node = await client.get(NODES, subject.node)
+    classes = [{"metadata": {"name": _CLASS}, "spec": {}}]
+    claim = {"metadata": metadata, "spec": spec}
     try:
-        return await client.update_status(CLAIMS, made)
+        allocations = allocate([claim], node=node, slices=slices, classes=classes)
+    except (AllocationError, InputError) as error:
+        raise ConformanceError(f"device {pool}/{device} can not be allocated: {error}") from None
+    if allocations is None:
+        raise ConformanceError(f"device {pool}/{device} can not be allocated on the node {subject.node}")
+    made = await client.create(CLAIMS, claim)
+    try:
+        return await client.update_status(CLAIMS, {**made, "status": {"allocation": allocations[0]}})
     except StatusError:
         await client.delete(CLAIMS, name_of(made), subject.namespace)
         raise
+
+
+def _with_only(device: str, obj: Obj) -> Obj:
+    devices = [one for one in obj["spec"].get("devices") or () if one["name"] == device]
+    return {**obj, "spec": {**obj["spec"], "devices": devices}}
