@@ -52,6 +52,15 @@ def script(*command: str, **container: Any) -> Script | None:
         (["sh", "-c", "for i in 1 2 3; do sleep 1; [ $i = 2 ] && break; done; exit $i"], 2, 2),
         (["sh", "-c", "i=0; while true; do sleep 1; i=$((i+1)); if [ $i = 3 ]; then break; fi; done; exit 5"], 3, 5),
         (["sh", "-c", "! false && exit 6"], 0, 6),
+        *(
+            (
+                ["sh", "-c", f"x={x}; if [ $x = 1 ]; then exit 11; elif [ $x = 2 ]; then exit 12\nelse\n exit 13; fi"],
+                0,
+                code,
+            )
+            for x, code in ((1, 11), (2, 12), (3, 13))
+        ),
+        (["sh", "-c", "if false; then exit 1; elif false; then exit 2; fi; exit $?"], 0, 0),
         (["sh", "-c", f"{'! ' * 5001} false && exit 6"], 0, 6),
         (["sh", "-c", "break; exit 7"], 0, 7),
         (["sh", "-c", "for i in 1 2; do break; done; break; exit 7"], 0, 7),

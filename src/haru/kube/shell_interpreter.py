@@ -35,8 +35,10 @@ from haru.kube.shell_words import (
     NESTED,
     PUNCTUATION,
     SILENT,
+    Choice,
     Loop,
     expanded,
+    first_choice,
     first_loop,
     joined,
     parsed,
@@ -59,9 +61,6 @@ _READING: Final = re.compile(
 )
 """A loop over the lines that a command prints."""
 _READER: Final = "\2"
-_IF: Final = re.compile(
-    r"(?:^|(?<=[;\n]))\s*if\s(.*?)[;\n]\s*then\s(.*?)(?:[;\n]\s*else\s(.*?))?[;\n]\s*fi\b[ \t]*", re.DOTALL
-)
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _SUBSTITUTION: Final = re.compile(r"\$\(([\w\s./-]+)\)")
 _PATTERN: Final = re.compile(r"[*?]")
@@ -146,19 +145,24 @@ class ShellInterpreter(ShellLoops):
             ended = (bool(before) and self._commands(before)) or self._run_loop(loop)
             return ended or (bool(after) and self._commands(after))
         text = self._prepared(text)
-        chosen = _IF.search(text)
-        if chosen is None:
+        choice = first_choice(text)
+        if choice is None:
             return self._plain_commands(text)
-        condition, then, other = chosen[1], chosen[2], chosen[3] or "true"
-        if NESTED.search(then) or NESTED.search(other):
+        if any(NESTED.search(one.text) for one in choice.branches):
             self.other(["if"])
-        before, after = text[: chosen.start()].strip(" ;\n"), text[chosen.end() :].strip(" ;\n")
+        before, after = text[: choice.start].strip(" ;\n"), text[choice.end :].strip(" ;\n")
         if before and self._plain_commands(before):
             return True
-        holds = self._holds(condition)
-        if holds is None or self._plain_commands(then if holds else other):
-            return True
-        return bool(after) and self._commands(after)
+        return self._choose(choice) or (bool(after) and self._commands(after))
+
+    def _choose(self, choice: Choice) -> bool:
+        """Run the commands of the first branch whose condition holds; whether the shell has ended."""
+        for condition, text in choice.branches:
+            holds = self._holds(condition) if condition else True
+            if holds is None or holds:
+                return holds is None or self._plain_commands(text)
+        self._code = 0
+        return False
 
     def _holds(self, condition: str) -> bool | None:
         """Whether commands succeed, whose failure ends no shell; None if it has ended with one."""

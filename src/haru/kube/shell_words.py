@@ -31,6 +31,9 @@ _LOOP: Final = re.compile(
 )
 _COMPARISON: Final = re.compile(r"\[\[? [^][;\n]+ (?:-[a-z]{2}|!?==?) [^][;\n]+ \]\]?")
 """A condition that compares values, which nobody but the loop itself changes."""
+_IF: Final = re.compile(r"(?:^|(?<=[;\n]))\s*if\s(.*?)[;\n]\s*fi\b[ \t]*", re.DOTALL)
+_BRANCH: Final = re.compile(r"[;\n]\s*(?:elif|else)\s")
+_THEN: Final = re.compile(r"[;\n]\s*then\s")
 _ALWAYS: Final = ("true", ":", "[ 1 ]", "[ true ]")
 _BREAK: Final = re.compile(r"\bbreak\b")
 _LOOPS: Final = re.compile(r"(?:^|[;&|(\n]|\b(?:then|else|do)\s)\s*(?:for|while|until|case)\s")
@@ -65,6 +68,34 @@ def first_loop(text: str) -> Loop | None:
             head = _RANGE.sub(_numbers, found[4]) if kind == "for" else alone[1] if alone else condition
             return Loop(found.start(), found.end(), kind, head, found[3] or "", body)
     return None
+
+
+class Branch(NamedTuple):
+    """Commands and what has to succeed for them; nothing has to before those of `else`."""
+
+    condition: str
+    text: str
+
+
+class Choice(NamedTuple):
+    """An `if` in a text."""
+
+    start: int
+    end: int
+    branches: list[Branch]
+
+
+def first_choice(text: str) -> Choice | None:
+    """The first `if` with all its branches; None if there is none that is understood."""
+    found = _IF.search(text)
+    if found is None:
+        return None
+    branches = list[Branch]()
+    for part in _BRANCH.split(found[1]):
+        words = _THEN.split(part, maxsplit=1)
+        branches.append(Branch(words[0], words[1]) if len(words) == 2 else Branch("", part))
+    is_whole = all(one.condition for one in branches[:-1]) and bool(branches[0].condition)
+    return Choice(found.start(), found.end(), branches) if is_whole else None
 
 
 def joined(text: str) -> str:
