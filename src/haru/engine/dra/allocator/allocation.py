@@ -95,14 +95,10 @@ def _is_configured(ask: SubRequest) -> bool:
 
 
 def _class_config(asks: Sequence[SubRequest]) -> list[Obj]:
-    return _class_entries(asks) if any(map(_is_configured, asks)) else []
-
-
-def _class_entries(asks: Sequence[SubRequest]) -> list[Obj]:
     entries: list[Obj] = []
     of_class: dict[str, list[str]] = {}
     for ask in asks:
-        if ask.device_class is None:
+        if ask.device_class is None or not ask.device_class.config:
             continue
         requests = of_class.get(ask.class_name)
         if requests is None:
