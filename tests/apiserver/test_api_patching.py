@@ -29,6 +29,21 @@ async def test_patch_types_give_expected_data(api: Caller, kind: str, body: Any,
     assert (answer.status, answer.json["data"]) == (200, expected)
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"kind": "Pod"}, "/v1, Kind=Pod"),
+        ({"apiVersion": "apps/v1"}, "apps/v1, Kind=ConfigMap"),
+        ({"apiVersion": None}, "/, Kind=ConfigMap"),
+        ({"kind": 1}, "/v1, Kind="),
+        ({"apiVersion": "a/b/c"}, "/, Kind="),
+    ],
+)
+async def test_applied_configuration_of_another_type_is_refused(api: Caller, given: Any, told: str) -> None:
+    answer = await api("PATCH", f"{MAPS}/a?fieldManager=m", config_map("a") | given, type=APPLY)
+    assert (answer.status, answer.json["message"]) == (400, f"invalid object type: {told}")
+
+
 async def test_strategic_merge_patch_merges_lists_by_key(api: Caller) -> None:
     path = "/apis/apps/v1/namespaces/default/deployments"
     template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}

@@ -62,6 +62,16 @@ async def test_yaml_with_repeated_keys_is_taken_with_a_warning_for_each_by_defau
     assert (applied.status, applied.headers["warning"]) == (200, last)
 
 
+async def test_names_that_occur_twice_in_a_configuration_are_told_as_of_yaml(api: Caller) -> None:
+    body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"},"data":{"k":"1","k":"2"}}'
+    path, line = "/api/v1/namespaces/default/configmaps/m?fieldManager=m", 'line 1: key "k" already set in map'
+    warned = await api("PATCH", path, body, type="application/apply-patch+yaml")
+    assert (warned.status, warned.headers["warning"].replace("\\", "")) == (201, f'299 - "{line}"')
+    refused = await api("PATCH", f"{path}&fieldValidation=Strict", body, type="application/apply-patch+yaml")
+    why = f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {line}"
+    assert (refused.status, refused.json["message"]) == (400, why)
+
+
 @pytest.mark.parametrize(
     ("media", "patch", "problems"),
     [

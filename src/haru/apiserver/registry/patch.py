@@ -245,17 +245,25 @@ def configuration(call: Call, kind: Kind, data: bytes) -> Obj:
     """
     wish = bodies.strictness(call.request)
     value, repeated = _json_or_yaml(data, wish)
-    if not value.get("apiVersion") or not value.get("kind"):
-        raise bad_request_error("error decoding YAML: Object 'Kind' or 'apiVersion' is missing")
-    bodies.check_kind(value, kind)
+    _check_type(value, kind)
     check_unmanaged(value)
     if errors := sorted(type_errors(value, declared_of(kind))):
         raise _untyped(kind, value.get("metadata"), errors)
     if repeated and wish == "Strict":
-        raise bodies.strict_error(kind, repeated)
+        raise bad_request_error(f"error strict decoding YAML: error converting YAML to JSON: {repeated[0]}")
     if wish == "Warn":
         bodies.warn(call.request, repeated)
     return value
+
+
+def _check_type(value: Obj, kind: Kind) -> None:
+    """A configuration must say what it is; what is no text says nothing."""
+    version, name = (given if isinstance(given := value.get(key), str) else "" for key in ("apiVersion", "kind"))
+    if (version, name) == (kind.api_version, kind.kind):
+        return
+    if version.count("/") > 1:
+        version = name = ""
+    raise bad_request_error(f"invalid object type: {version if '/' in version else f'/{version}'}, Kind={name}")
 
 
 def _untyped(kind: Kind, metadata: Any, errors: list[str]) -> StatusError:
@@ -273,5 +281,6 @@ def _json_or_yaml(data: bytes, wish: str) -> tuple[Obj, list[str]]:
             value = bodies.parse_json(data)
         except StatusError:
             return bodies.read_yaml(data)  # a flow mapping
-        return value, [] if wish == "Ignore" else bodies.repeated_fields(data, value)
-    return bodies.read_yaml(data)
+        if wish == "Ignore" or not bodies.repeated_fields(data, value):
+            return value, []
+    return bodies.read_yaml(data, as_yaml=True)

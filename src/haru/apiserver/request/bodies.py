@@ -111,18 +111,22 @@ def parse_yaml(data: bytes) -> Obj:
     return read_yaml(data)[0]
 
 
-def read_yaml(data: bytes) -> tuple[Obj, list[str]]:
-    """One YAML document, and which names occur twice in it, told as one problem: the last counts."""
+def read_yaml(data: bytes, *, as_yaml: bool = False) -> tuple[Obj, list[str]]:
+    """One YAML document, and which names occur twice in it, told as one problem: the last counts.
+
+    Those of JSON are told as such, unless it is to be taken `as_yaml`.
+    """
     found: list[yaml.Repeated] = []
     try:
         text = data.decode("utf-8")
-        value = yaml.load(text, found)
+        # JSON is read by a reader of its own, which tells no lines, unless a document's mark stands before it.
+        value = yaml.load(f"--- {text}" if as_yaml and text.lstrip().startswith("{") else text, found)
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
         raise bad_request_error(f"error decoding YAML: {error}") from None
     _require_json(value)
-    if text.lstrip().startswith("{"):
+    if text.lstrip().startswith("{") and not as_yaml:
         return value, repeated_fields(data, value)
     lines = [f"line {line}: {problem}" for line, problem in sorted(found)]
     return value, [_LINE_BREAK.join([_OF_YAML, *lines])] if lines else []
