@@ -448,3 +448,19 @@ async def test_what_is_wrong_with_a_cron_job_is_told_in_the_order_of_its_schedul
         "successfulJobsHistoryLimit",
         "failedJobsHistoryLimit",
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"reclaimPolicy": ""}, ["reclaimPolicy"]),
+        ({"provisioner": "A b"}, ["provisioner", "provisioner"]),
+        ({"parameters": {"": "x"}}, ["parameters", "parameters"]),
+        ({"volumeBindingMode": ""}, ["volumeBindingMode", "volumeBindingMode"]),
+    ],
+)
+async def test_changed_storage_class_is_judged_whole(api: Caller, change: Any, found: list[str]) -> None:
+    classes = "/apis/storage.k8s.io/v1/storageclasses"
+    await api.create(classes, {"metadata": {"name": "s"}, "provisioner": "a.b/c"})
+    answer = await api("PATCH", f"{classes}/s", change, type=MERGE)
+    assert [cause["field"] for cause in answer.json["details"]["causes"]] == found

@@ -148,6 +148,8 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         return "a JSON patch that cannot be carried out"
     if of.endswith("rolebindings") and re.match(r"\.(details\.kind|message): .*bindings.* \| .*roles", line):
         return "a binding to a role that is not there"
+    if of.endswith("rolebindings") and re.match(r"code: 404 .*bindings.* not found \| 422 ", line):
+        return "a binding to a role that is not there"
     if of == "certificatesigningrequests" and "may not contain '/'" in line:
         return "a name that is no part of a path, beside other errors"
     if "dryRun=All" in request.query and re.match(r"code: (20\d|409) .* \| 422 .*provided port is not in the", line):

@@ -56,11 +56,7 @@ def validate_storage_class(storage_class: Obj) -> list[FieldError]:
 def validate_storage_class_update(new: Obj, old: Obj) -> list[FieldError]:
     """A StorageClass stays what it is, but for its mount options, topologies and growth."""
     fixed = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
-    found = [] if new.get("provisioner") else [required("provisioner")]
-    for name, values in (("reclaimPolicy", _RECLAIM_POLICIES), ("volumeBindingMode", _BINDING_MODES)):
-        if new.get(name) is not None and new[name] not in values:
-            found.append(not_supported(name, new[name], values))
-    found += _topologies(items(new, "allowedTopologies"))
+    found = validate_storage_class(new)
     return found + [error for name in fixed for error in immutable(name, new.get(name), old.get(name))]
 
 
