@@ -64,6 +64,10 @@ _LINES = [
     ("the annotation of an internal field", r".*deprecated\.daemonset\.template\.generation"),
     ("a gang with the minCount 0", r".*gang\.minCount.*Required value.* \| .*Required value: must be greater"),
     ("words about an Accept header", r'\.message: "406: Not Acceptable.* \| "only the following media types'),
+    (
+        "which of several unknown fields of a configuration are told",
+        r"\.message: \"failed to create typed patch object.*not declared in schema.* \| .*errors:\\n",
+    ),
     ("an unreadable version", r"code: 500 resourceVersion: Invalid value: .* \| 4(00|22) "),
     ("an unreadable version", r"code: 500 strconv.ParseUint: .* \| 4(00|22) "),
     (
@@ -114,9 +118,18 @@ def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> 
         return "fields that a subresource of a pod does not set"
     if "resourcequotas" in request.resource and (".resourceVersion" in line or line.startswith("#")):
         return "a quota that nobody has counted is written with what it counts"
+    owners = [_owners(one.value) for one in answers]
+    if owners[1] and not owners[0] and line.startswith(".metadata.resourceVersion"):
+        return "an item without its key"
     return _of_the_request(request, answers, line) or next(
         (cause for cause, pattern in _KNOWN if pattern.match(line)), ""
     )
+
+
+def _owners(value: Any) -> Any:
+    """The managedFields of an object."""
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    return metadata.get("managedFields") if isinstance(metadata, dict) else None
 
 
 def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str) -> str:

@@ -92,6 +92,12 @@ def test_difference_that_is_meant_has_a_cause(line: str, is_known: bool) -> None
     assert bool(known_cause(ASKED, (answered({}), answered({})), line)) is is_known
 
 
+def test_version_that_changed_as_owners_were_lost_is_known() -> None:
+    one, other = answered({"metadata": {}}), answered({"metadata": {"managedFields": [{"manager": "m"}]}})
+    line = '.metadata.resourceVersion: "RV1" | "RV0"'
+    assert [bool(known_cause(ASKED, (one, each), line)) for each in (one, other)] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("method", "about", "is_known"), [("PUT", "template.", True), ("PUT", "nope", False), ("POST", "template.", False)]
 )
