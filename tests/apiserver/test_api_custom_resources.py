@@ -922,3 +922,49 @@ async def test_watch_shows_a_definition_go_without_another_request(api: Caller) 
     while "DELETED" not in seen:
         seen.append((await stream.next(10))["type"])
     await stream.close()
+
+
+ANY_SPEC = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("value", "cells"),
+    [
+        ("1", ["1", None, None, None, "<invalid>"]),
+        (1.5, ["1.5", 1, 1.5, None, None]),
+        (2, ["2", 2, 2, None, None]),
+        (1e20, ["1e+20", 1e20, 1e20, None, None]),
+        (True, ["true", None, None, True, None]),
+        ("2026-01-01", ["2026-01-01", None, None, None, "<invalid>"]),
+        ("", ["", None, None, None, "<unknown>"]),
+        ({"b": "é", "a": "<"}, ['{"a":"\\u003c","b":"é"}', None, None, None, None]),
+        (None, ["<no value>", None, None, None, None]),
+    ],
+)
+async def test_cell_of_a_value_of_another_type_than_its_column_is_empty(api: Caller, value: Any, cells: Any) -> None:
+    types = ("string", "integer", "number", "boolean", "date")
+    columns = [{"name": kind, "type": kind, "jsonPath": ".spec.v"} for kind in types]
+    columns.append({"name": "First", "type": "string", "jsonPath": ".spec.l[*]"})
+    schema = {"type": "object", "properties": {"spec": ANY_SPEC}}
+    one = version(additionalPrinterColumns=columns, schema={"openAPIV3Schema": schema}, selectableFields=[])
+    await define(api, definition(one | {"subresources": {}}))
+    made: Any = {"apiVersion": "ml.example.com/v1", "kind": "Training", "metadata": {"name": "a"}}
+    made["spec"] = {"v": value, "l": [value, "z"]}
+    await api.create(TRAININGS, made)
+    assert (await api("GET", TRAININGS, accept=TABLE)).json["rows"][0]["cells"][1:] == [*cells, cells[0]]
+
+
+@pytest.mark.parametrize("number", ["1e20", "18446744073709551616", "-1e19", "1e300"])
+@pytest.mark.parametrize("type", ["application/json", "application/yaml"])
+async def test_number_beyond_64_bits_is_kept(api: Caller, number: str, type: str) -> None:
+    schema = {"type": "object", "properties": {"spec": ANY_SPEC}}
+    await define(api, definition(version(schema={"openAPIV3Schema": schema}, selectableFields=[])))
+    text = '{"apiVersion": "ml.example.com/v1", "kind": "Training", "metadata": {"name": "a"}, "spec": {"v": %s}}'
+    if type == "application/yaml":
+        text = "apiVersion: ml.example.com/v1\nkind: Training\nmetadata: {name: a}\nspec: {v: %s}\n"
+    made = await api("POST", TRAININGS, (text % number).encode(), type=type)
+    assert (made.status, made.json.get("spec")) == (201, {"v": float(number)})
+    if type == "application/json":
+        merged = await api("PATCH", f"{TRAININGS}/a", b'{"spec": {"w": %s}}' % number.encode(), type=MERGE)
+        assert (merged.status, merged.json.get("spec")) == (200, {"v": float(number), "w": float(number)})

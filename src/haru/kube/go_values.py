@@ -14,6 +14,10 @@ from typing import Any, Final, Self
 
 _FIRST_EXPONENT: Final = 6
 """From this power of ten on, Go writes an exponent where it may choose."""
+HTML_ESCAPES: Final = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
+"""What Go's JSON escapes in texts."""
 _LARGEST_INT: Final = 2**63 - 1
 
 
@@ -161,14 +165,14 @@ def go_duration(ns: int) -> str:
     return f"{'-' if ns < 0 else ''}{larger}{seconds}{decimals}s"
 
 
-_SHORT = 1e21
-"""From here on Go writes a whole number with an exponent."""
+LARGE: Final = float(1 << 63)
+"""From here on a whole number is none of 64 bits, and is kept as it is: JSON is encoded of no larger ones."""
 
 
 def without_fractions(value: Any) -> Any:
     """The value with whole numbers as integers (`1e3` is 1000), which is how 1.36 writes them; itself where none is."""
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < _SHORT else value
+        return int(value) if value.is_integer() and abs(value) < LARGE else value
     if isinstance(value, dict):
         made = {name: without_fractions(inner) for name, inner in value.items()}
         return made if any(made[name] is not inner for name, inner in value.items()) else value

@@ -195,9 +195,15 @@ def _finite(text: str) -> float:
     return value
 
 
+def _of_64_bits(text: str) -> int | float:
+    """An integer; one that has no 64 bits is a number as any other."""
+    value = _integer(text)
+    return value if -(2**63) <= value < 2**64 else float(value)
+
+
 def _number(value: float) -> int | float:
     """JSON has one kind of number: a whole float is written without a fraction."""
-    return int(value) if value.is_integer() and abs(value) < 1e21 else value
+    return int(value) if value.is_integer() and abs(value) < 2**63 else value
 
 
 def _key(value: Any) -> str:
@@ -277,7 +283,7 @@ def _loader() -> Any:
     for tag, form, first in _implicit():
         Loader.add_implicit_resolver(tag, form, first)
     Loader.add_constructor(_TAG + "bool", scalar(lambda text: _BOOLEANS[text]))
-    Loader.add_constructor(_TAG + "int", scalar(_integer))
+    Loader.add_constructor(_TAG + "int", scalar(_of_64_bits))
     Loader.add_constructor(_TAG + "float", floating)
     Loader.add_constructor(_TAG + "timestamp", scalar(str))
     return Loader

@@ -11,16 +11,19 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import orjson
+
 from haru.kube.custom.merging import root_declared, root_shape
 from haru.kube.custom.shaping import defaulted, pruned
 from haru.kube.custom.structural import ANYTHING, Structural, parse
 from haru.kube.decoding import TypeMismatchError, cannot_handle, decode_metadata
 from haru.kube.errors import bad_request_error
-from haru.kube.go_values import without_fractions
+from haru.kube.go_values import HTML_ESCAPES, LARGE, without_fractions
 from haru.kube.json_path import JsonPathError, compile_path
 from haru.kube.kinds import STANDARD_VERBS, Kind
 from haru.kube.meta import Obj
-from haru.kube.printing.base import Printer, age, column, name, since
+from haru.kube.names import parse_time
+from haru.kube.printing.base import INVALID, UNKNOWN, Age, Printer, age, column, name
 from haru.kube.repeated_names import unknown_field
 from haru.kube.schema import Field, MessageType
 
@@ -205,18 +208,44 @@ def _cell(item: Obj) -> Callable[[Obj], Any]:
 
     def cell(obj: Obj) -> Any:
         found = find(obj)
-        if not found or found[0] is None:
-            return None
-        if kind == "date":
-            return since(found[0])
-        if kind == "string":
-            return ",".join(map(_text, found)) if len(found) > 1 else _text(found[0])
-        return found[0]
+        return _TYPED[kind](found[0]) if found else None
 
     return cell
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    if value is None:
+        return "<no value>"
+    if isinstance(value, dict | list):
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode().translate(HTML_ESCAPES)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _date(value: Any) -> Any:
+    if not isinstance(value, str):
+        return None
+    if value in ("", "null"):
+        return UNKNOWN
+    try:
+        return Age(parse_time(value))
+    except ValueError:
+        return INVALID
+
+
+def _number(value: Any) -> Any:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _integer(value: Any) -> Any:
+    number = _number(value)
+    return number if number is None or abs(number) >= LARGE else int(number)
+
+
+_TYPED: Mapping[str, Callable[[Any], Any]] = {
+    "string": _text,
+    "date": _date,
+    "integer": _integer,
+    "number": _number,
+    "boolean": lambda value: value if isinstance(value, bool) else None,
+}
+"""The cell of a value in a column of a type; none for one of another type."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 
 from haru.kube.errors import StatusError
+from haru.kube.go_values import HTML_ESCAPES
 from haru.kube.meta import Obj
 from haru.kube.patch.fieldset import EMPTY, FieldSet
 from haru.kube.patch.shapes import Shape
@@ -20,9 +21,6 @@ from haru.kube.patch.typed import compare, field_set
 ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 MANAGER: Final = "kubectl"
 _SIZE_LIMIT: Final = 256 * 1024
-_ESCAPED: Final = str.maketrans(
-    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-)
 
 
 def applied_by_the_client(live: Obj, shape: Shape, api_version: str) -> FieldSet:
@@ -47,7 +45,7 @@ def with_last_applied(merged: Obj, applied: Obj) -> Obj:
         kept = {key: value for key, value in metadata["annotations"].items() if key != ANNOTATION}
         metadata = {**metadata, "annotations": kept}
         applied = {**applied, "metadata": metadata}
-    text = orjson.dumps(applied, option=orjson.OPT_SORT_KEYS).decode().translate(_ESCAPED) + "\n"
+    text = orjson.dumps(applied, option=orjson.OPT_SORT_KEYS).decode().translate(HTML_ESCAPES) + "\n"
     annotations = {**annotations, ANNOTATION: text}
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _SIZE_LIMIT:
         del annotations[ANNOTATION]

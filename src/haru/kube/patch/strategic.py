@@ -16,6 +16,7 @@ import orjson
 
 from haru.kube import schema
 from haru.kube.errors import StatusError, bad_request_error
+from haru.kube.go_values import LARGE
 from haru.kube.meta import Obj
 from haru.kube.schema import Field, MessageType
 
@@ -35,7 +36,7 @@ def apply_strategic_merge_patch(obj: Obj, patch: Obj, message: MessageType) -> O
 def with_whole_numbers(value: Any) -> Any:
     """The value with 3 for 3.0, which fits a field of integers as well."""
     if isinstance(value, float):
-        return int(value) if value.is_integer() else value
+        return int(value) if value.is_integer() and abs(value) < LARGE else value
     if isinstance(value, dict):
         return {key: with_whole_numbers(item) for key, item in value.items()}
     return [with_whole_numbers(item) for item in value] if isinstance(value, list) else value

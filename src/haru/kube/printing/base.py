@@ -12,7 +12,7 @@ from haru.kube.meta import Obj, get_condition, value_at
 Cells = Callable[[Obj], list[Any]]
 
 NONE = "<none>"
-UNKNOWN = "<unknown>"
+UNKNOWN, INVALID = "<unknown>", "<invalid>"
 UNSET = "<unset>"
 
 
@@ -74,7 +74,7 @@ def human_duration(seconds: float) -> str:
     """A length of time in two units at most, coarser as it grows: `42s`, `3m10s`, `5d3h`, `2y`."""
     whole = int(seconds)
     if whole < -1:
-        return "<invalid>"
+        return INVALID
     if whole < 0:
         return "0s"
     if whole < 120:
