@@ -13,6 +13,7 @@ from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.simulated_commands import run_in_container
 from haru.kube.simulated_files import PodSources, volume_problem
+from haru.kube.simulated_text import as_printed
 from haru.kube.test_images import probe_failure
 
 Obj = dict[str, Any]
@@ -279,6 +280,43 @@ def test_logs_generator_prints_its_lines_over_its_time() -> None:
     found = script_of(pod(), of) or RUNS_ON
     assert (found.ends_after, [at for at, _ in found.lines]) == (10, [0, 2.5, 5, 7.5])
     assert "/api/v1/namespaces" in found.lines[0][1]
+
+
+@pytest.mark.parametrize(
+    ("script", "printed"),
+    [
+        (
+            "mkdir /v/d; [ -d /v/d ] && echo directory; [ -f /v/d ] || echo no file; ls /v",
+            ["directory", "no file", "d"],
+        ),
+        ("mkdir -p /tmp/d/e; touch /tmp/d/x; [ -d /tmp/d ] && echo directory; ls /tmp/d", ["directory", "e", "x"]),
+        ("mkdir -p /app/data && [ -d /app ] && echo directory", ["directory"]),
+        ("mkdir /v/d; touch /v/d/x /v/y; rm -rf /v/d; [ -e /v/d/x ] || echo gone; ls /v", ["gone", "y"]),
+        ("mkdir /v/d; touch /v/d/x; rm -r /v/*; ls /v; echo end", ["end"]),
+        ("mkdir /v/d; cp /etc/hostname /v/d; cat /v/d/hostname", ["p"]),
+    ],
+)
+def test_directory_that_was_made_is_one_and_goes_with_its_files(script: str, printed: list[str]) -> None:
+    assert lines(pod(EMPTY), container(script, volumeMounts=mounted("empty"))) == printed
+
+
+def test_long_listing_tells_modes_owners_sizes_and_times() -> None:
+    script = "echo hello > /v/a; sleep 61; echo -n > /v/b; ls -l /v; ls -l /v/a; ls -l /c"
+    mounts = [*mounted("empty"), *mounted("config", "/c")]
+    of = container(script, volumeMounts=mounts, securityContext={"runAsUser": 1000, "runAsGroup": 0})
+    printed = [as_printed(line, BEGAN) for line in lines(pod(EMPTY, CONFIG_VOLUME), of)]
+    assert printed == [
+        "total 4",
+        "-rw-r--r--    1 1000     root             6 Nov 28 00:00 a",
+        "-rw-r--r--    1 1000     root             0 Nov 28 00:01 b",
+        "-rw-r--r--    1 1000     root             6 Nov 28 00:00 /v/a",
+        "total 0",
+        "lrwxrwxrwx    1 root     root            13 Nov 28 00:00 data-1 -> ..data/data-1",
+        "lrwxrwxrwx    1 root     root            12 Nov 28 00:00 lines -> ..data/lines",
+    ]
+    for text in ("ls -l /usr/bin", "mkdir /v/d; ls -l /v"):
+        unknown = script_of(pod(EMPTY), container(f"{text}; exit 3", volumeMounts=mounted("empty")), SOURCES)
+        assert unknown is None or not unknown.understood
 
 
 def env_of(init: str, **ref: Any) -> tuple[Obj, Obj]:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from haru.kube.cluster_network import NETWORK_PROGRAMS
+from haru.kube.file_listing import long_listing
 from haru.kube.file_programs import run_on_files
 from haru.kube.meta import Obj
 from haru.kube.network_programs import run_on_network
@@ -218,6 +219,11 @@ class ContainerShell(TrivialShell):
             for line in shown:
                 self.say(line)
             return 0 if shown or name == "seq" else 1
+        if name == "ls" and rest[:1] == ["-l"] and len(rest) > 1 and self.has_clock:
+            listed = long_listing(self.files, rest[1:])
+            for line in listed or ():
+                self.say(line)
+            return 0 if listed is not None else super().command(words)
         if (code := run_on_files(self, self.files, name, rest)) is not None:
             return code
         if name.startswith(AGNHOST) and (code := run_agnhost(self, self.files, rest)) is not None:

@@ -18,7 +18,7 @@ from haru.kube.shell_interpreter import ShellInterpreter
 from haru.kube.shell_output import Change, Printed, Stopped
 from haru.kube.shell_pipes import counted, line_count, part
 from haru.kube.shell_words import MOST_COMMANDS
-from haru.kube.simulated_files import ContainerFiles
+from haru.kube.simulated_files import MADE_DIRECTORY, ContainerFiles
 from haru.kube.simulated_text import SOME_DAY, as_printed, from_turn, has_mark, turned
 
 _COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
@@ -41,13 +41,20 @@ def _touch(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str])
 
 
 def _rm(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int:
-    return _each(shell, "rm", words, lambda path: shell.change(path, None))
+    goes_below = any(word.startswith("-") and ("r" in word or "R" in word) for word in words)
+
+    def remove(path: str) -> None:
+        for one in files.below(path) if goes_below else ():
+            shell.change(one, None)
+        shell.change(path, None)
+
+    return _each(shell, "rm", words, remove)
 
 
 def _mkdir(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int:
     def make(path: str) -> None:
         if files.stat(path) is None:
-            shell.change(f"{path}/.", "")
+            shell.change(f"{path.rstrip('/')}/{MADE_DIRECTORY}", "")
 
     return _each(shell, "mkdir", words, make)
 

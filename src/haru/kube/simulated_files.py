@@ -8,6 +8,7 @@ Source: kubelet volumes (modes, fsGroup, subPath), as behaviour.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import posixpath
 import re
@@ -25,6 +26,8 @@ from haru.kube.shell_output import Change
 from haru.kube.simulated_text import RESERVED, shifted
 
 TERMINATION_LOG: Final = "/dev/termination-log"
+MADE_DIRECTORY: Final = ".\2"
+"""The file that stands for a directory in which there may be none: nobody else's has this name."""
 _WRITABLE: Final = ("emptyDir", "ephemeral", "persistentVolumeClaim")
 _ALWAYS_THERE: Final = ("/", "/tmp", "/etc", "/dev", "/var", "/root", "/home")
 _LOOPBACK: Final = ("127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback")
@@ -158,6 +161,19 @@ class ContainerFiles(MutableMapping[str, str]):
             return Stat(mode, 0, self._fs_group or 0, is_directory=True)
         return Stat(FILE_MODE) if posixpath.normpath(path) in self._given else None
 
+    def link_of(self, path: str) -> str:
+        """Where a file leads that kubelets make of an object; empty for any other one, and for a mount of one file."""
+        mount, _ = self._place(path)
+        if mount is None or mount.below not in ("", ".") or not is_made_of_objects(mount.volume):
+            return ""
+        name = self._relative(mount, path)
+        return f"..data/{name}" if name != "." and "/" not in name else ""
+
+    def changed_at(self, path: str) -> float:
+        """When a file was written, in seconds from the start of the program; that of the container for older ones."""
+        own = self.history.get(self.key(path))
+        return own.at - self.begins if own is not None and math.isfinite(own.at) else -self.begins
+
     def is_missing(self, path: str) -> bool:
         """Whether it is certain that there is no such file."""
         mount, key = self._place(path)
@@ -194,6 +210,14 @@ class ContainerFiles(MutableMapping[str, str]):
             return None
         within = "" if key.endswith(":.") else key.partition(":")[2] if mount else key
         return sorted({name for one in self._names(mount) if (name := _first_below(within, one))})
+
+    def below(self, path: str) -> list[str]:
+        """The paths of all files below a directory."""
+        mount, key = self._place(path)
+        within = "" if key.endswith(":.") else f"{key.partition(':')[2] if mount else key}/"
+        return [
+            f"{path.rstrip('/')}/{name.removeprefix(within)}" for name in self._names(mount) if name.startswith(within)
+        ]
 
     # -- where a path leads -------------------------------------------------------------------------------------------
 
@@ -236,9 +260,7 @@ class ContainerFiles(MutableMapping[str, str]):
             return True
         if any(one.path.startswith(f"{path}/") for one in self._mounts):
             return True
-        if mount is None:
-            return False
-        within = f"{self._relative(mount, path)}/"
+        within = f"{path if mount is None else self._relative(mount, path)}/"
         return any(name.startswith(within) for name in self._names(mount))
 
     def _names(self, mount: _Mount | None) -> list[str]:
