@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from api_caller import MAPS, PODS, Caller, config_map, pod
+from custom_objects import TRAININGS, define
 
 STRICT = "?fieldValidation=Strict&dryRun=All"
 MERGE = "application/merge-patch+json"
@@ -60,6 +61,17 @@ async def test_yaml_with_repeated_keys_is_taken_with_a_warning_for_each_by_defau
     assert answer.headers["warning"] == last
     applied = await api("PATCH", f"{PODS}/p?fieldManager=m", known.encode(), type="application/apply-patch+yaml")
     assert (applied.status, applied.headers["warning"]) == (200, last)
+
+
+async def test_of_a_custom_object_all_repeated_names_are_told_before_the_unknown_ones(api: Caller) -> None:
+    await define(api)
+    metadata, spec = '{"name":"u","name":"u","yy":1,"yy":2}', '{"model":"llm","xx":1,"model":"abc"}'
+    head = '"kind":"Training","apiVersion":"ml.example.com/v1"'
+    body = f'{{"zz":{{"q":1,"q":2}},{head},"metadata":{metadata},"spec":{spec},"spec2":1}}'.encode()
+    answer = await api("POST", TRAININGS + STRICT, body)
+    repeated = [f'duplicate field "{name}"' for name in ("zz.q", "metadata.name", "metadata.yy", "spec.model")]
+    unknown = [f'unknown field "{name}"' for name in ("metadata.yy", "spec.xx", "spec2", "zz")]
+    assert (answer.status, told(answer)) == (400, ", ".join([*repeated, *unknown]))
 
 
 async def test_names_that_occur_twice_in_a_configuration_are_told_as_of_yaml(api: Caller) -> None:

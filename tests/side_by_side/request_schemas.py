@@ -11,9 +11,9 @@ Obj = dict[str, Any]
 _NAMES = ["alpha", "beta", "count", "mode", "items", "limits", "port", "when", "x-y", "size", "type", "default"]
 _TEXTS = ["a", "abc", "", "A_b", "b" * 20, "1", "true", "2026-01-02T03:04:05Z", "2026-01-02", "1h", "eA==", "1.2.3.4"]
 _TEXTS += ["::1", "a@b.c", "https://e.io/x", "5d5a0d5c-1c1f-4c6a-9df5-2d8f0c2b1a11", "ü"]
-_NUMBERS = [0, 1, 2, 3, 5, 8, -1, 10, 100, 2**31, 2**40]
+_NUMBERS = [0, 1, 2, 3, 5, 8, -1, 10, 100, 2**31, 2**40, 2**64]
 _FORMATS = [*("date-time", "date", "duration", "byte", "ipv4", "ipv6", "email", "uri", "uuid", "hostname", "cidr"), "x"]
-_OTHERS = [None, "x", 1, 1.5, True, [], {}, ["a"], {"a": 1}, "", 0]
+_OTHERS = [None, "x", 1, 1.5, True, [], {}, ["a"], {"a": 1}, "", 0, 1e20, "2026-01-02"]
 _RULES = {
     "string": ["self.size() < 5", "self != 'abc'", "self.startsWith('a')", "self == oldSelf", "self.matches('^a')"],
     "integer": ["self > 1", "self >= oldSelf", "self % 2 == 0", "self < 100"],
@@ -163,7 +163,7 @@ class SchemaDraw:
         if kind == "integer":
             return r.choice(_NUMBERS[:6] if r.random() < 0.8 else _NUMBERS)
         if kind == "number":
-            return r.choice([0, 0.5, 1, 2.5, 5, 1e3, -1])
+            return r.choice([0, 0.5, 1, 2.5, 5, 1e3, -1, 1e20])
         if kind == "boolean":
             return r.random() < 0.5
         if kind == "string":

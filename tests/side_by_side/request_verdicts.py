@@ -44,6 +44,7 @@ _LINES = [
         "an apply of a Scale of a custom resource",
         r"code: 500 failed to create manager .*Kind=Scale\) to proper version",
     ),
+    ("a pod without the default account", r"code: 403 pods .*serviceaccount \"default\" not found \| 201"),
     ("what ends a connection", r"code: 0  \| 422 "),
     (
         "an item without its key",

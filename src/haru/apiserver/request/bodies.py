@@ -239,10 +239,10 @@ def decode_checked(
     """Drop unknown fields, and refuse, warn or say nothing about them as the client wishes.
 
     `known` is an object of the kind whose parts may be in this one. They are told in the order of a `text` in JSON; of
-    what was read or made otherwise those by name, after what is repeated.
+    what was read or made otherwise, or is custom, those by name, after what is repeated.
     """
     obj, unknown = strict_decode(value, kind, known)
-    if text is None:
+    if text is None or (repeated and kind.custom is not None):
         problems = repeated + sorted(unknown, key=_place)
     else:
         problems = in_order(text, unknown) if repeated and wish != "Ignore" else unknown
