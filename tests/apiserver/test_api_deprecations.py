@@ -101,6 +101,12 @@ async def test_pretty_parameter_formats_response(api: Caller, query: str) -> Non
     assert refused.status == 404 and b'\n  "reason": "NotFound"' in refused.body
 
 
-async def test_warning_comes_with_the_refusal_of_a_form_too(api: Caller) -> None:
-    answer = await api("GET", "/api/v1/namespaces/default/endpoints", accept="text/html")
-    assert answer.status == 406 and "v1 Endpoints is deprecated" in answer.headers["warning"]
+@pytest.mark.parametrize(
+    ("accept", "is_warned"),
+    [("application/json;as=X;v=v1;g=y", True), ("*/*;as=X", True), ("text/html", False), ("application/*;as=X", False)],
+)
+async def test_warning_comes_with_the_refusal_of_a_form_but_of_no_other_media_type(
+    api: Caller, accept: str, is_warned: bool
+) -> None:
+    answer = await api("GET", "/api/v1/namespaces/default/endpoints", accept=accept)
+    assert answer.status == 406 and ("v1 Endpoints is deprecated" in answer.headers.get("warning", "")) is is_warned

@@ -239,7 +239,8 @@ def _is_nothing(given: Any, now: Any) -> bool:
 
 def _is_next_version(line: str) -> bool:
     """Whether kube-apiserver has counted one change more, or given what changed another owner."""
-    if line.startswith(".metadata.managedFields[") and (": - | " in line or line.endswith("| -")):
+    is_of_owners = line.startswith(".metadata.managedFields[") and (": - | " in line or line.endswith("| -"))
+    if is_of_owners or line.startswith(".metadata.managedFields#"):
         return True
     found = _VERSIONS.fullmatch(line)
     return found is not None and int(found[2]) == int(found[3]) + 1

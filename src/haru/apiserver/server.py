@@ -18,7 +18,7 @@ from haru.apiserver.auth.user import UserInfo
 from haru.apiserver.bootstrap.kubernetes_service import publish
 from haru.apiserver.components import Components
 from haru.apiserver.config import ServerConfig
-from haru.apiserver.encoding.negotiation import check_form
+from haru.apiserver.encoding.negotiation import check_form, names_what_is_served
 from haru.apiserver.encoding.response_writer import (
     abort,
     head_of,
@@ -222,7 +222,7 @@ class ApiServer:
             return await self._forward(request, *elsewhere)
         await self._requests.authorize(call)
         kind = call.resource.kind
-        if deprecated := deprecation_warning(kind):
+        if (deprecated := deprecation_warning(kind)) and names_what_is_served(request.header(b"accept")):
             request.warnings.append(deprecated)
         if call.name in (".", "..") or "/" in call.name or "%" in call.name:
             why = "; ".join(is_path_segment_name(call.name))

@@ -95,6 +95,11 @@ def negotiate(accept: str, tables: bool = True) -> Representation:
     return protobuf
 
 
+def names_what_is_served(accept: str) -> bool:
+    """Whether a header names a media type that there is, in whatever form: others do not reach a resource in 1.36."""
+    return not accept or any(media in _MEDIA for media, _ in parse_accept(accept))
+
+
 def preferred_for_errors(accept: str) -> str:
     """The media type of a failure: the first that the client names of those that there are."""
     named = (media for media, given in parse_accept(accept) if media in _MEDIA and "as" not in given)
