@@ -19,11 +19,11 @@ from haru.drivers.simulated.objects import node_object
 from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.taints import TAINTS_ANNOTATION
 from haru.kube import schema
-from haru.kube.cluster_network import SERVICE_NAME
 from haru.kube.errors import not_found_error
 from haru.kube.kinds import Kind
 from haru.kube.patch.merge_patch import apply_merge_patch
 from haru.kube.patch.strategic import apply_strategic_merge_patch
+from haru.kube.simulated_containers.cluster_network import SERVICE_NAME
 from haru.kube.volume_binding import PROVISIONED_BY, STORAGE_PROVISIONER
 from haru.simulated_nodes.claim_preparation import ClaimPreparation
 from haru.simulated_nodes.fleet import Fleet

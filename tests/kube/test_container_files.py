@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from haru.kube.container_scripts import RUNS_ON, Script, script_of, termination_message
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.fields import ConfigError
-from haru.kube.simulated_commands import run_in_container
-from haru.kube.simulated_files import PodSources, volume_problem
-from haru.kube.simulated_text import as_printed
-from haru.kube.test_images import probe_failure
+from haru.kube.simulated_containers.commands import run_in_container
+from haru.kube.simulated_containers.container_scripts import RUNS_ON, Script, script_of, termination_message
+from haru.kube.simulated_containers.files import PodSources, volume_problem
+from haru.kube.simulated_containers.test_images import probe_failure
+from haru.kube.simulated_containers.text import as_printed
 
 Obj = dict[str, Any]
 BEGAN = datetime(2026, 11, 28, tzinfo=UTC)

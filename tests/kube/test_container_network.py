@@ -11,11 +11,17 @@ from typing import Any
 
 import pytest
 
-from haru.kube.cluster_network import ClusterNetwork, NetworkMemory, asks_network, pod_network, reachable_namespaces
-from haru.kube.container_scripts import Script, script_of
 from haru.kube.names import format_time
-from haru.kube.simulated_commands import run_in_container
-from haru.kube.simulated_files import PodSources
+from haru.kube.simulated_containers.cluster_network import (
+    ClusterNetwork,
+    NetworkMemory,
+    asks_network,
+    pod_network,
+    reachable_namespaces,
+)
+from haru.kube.simulated_containers.commands import run_in_container
+from haru.kube.simulated_containers.container_scripts import Script, script_of
+from haru.kube.simulated_containers.files import PodSources
 
 Obj = dict[str, Any]
 BEGAN = datetime(2026, 11, 28, 10, tzinfo=UTC)

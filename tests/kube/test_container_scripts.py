@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from haru.kube.container_scripts import RUNS_ON, Script, script_of
-from haru.kube.simulated_text import as_printed
+from haru.kube.simulated_containers.container_scripts import RUNS_ON, Script, script_of
+from haru.kube.simulated_containers.text import as_printed
 
 ENV = [{"name": "X", "value": "v"}, {"name": "SECRET", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from haru.kube.container_scripts import Script, script_of, termination_message
 from haru.kube.names import format_time
 from haru.kube.pod_environment.environment import ReferencedObjects
-from haru.kube.simulated_commands import run_in_container
-from haru.kube.simulated_files import PodSources
-from haru.kube.simulated_text import as_printed
+from haru.kube.simulated_containers.commands import run_in_container
+from haru.kube.simulated_containers.container_scripts import Script, script_of, termination_message
+from haru.kube.simulated_containers.files import PodSources
+from haru.kube.simulated_containers.text import as_printed
 
 Obj = dict[str, Any]
 BEGAN = datetime(2026, 11, 28, 9, 59, 58, tzinfo=UTC)

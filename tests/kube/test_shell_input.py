@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from haru.kube.container_scripts import Script, script_of
 from haru.kube.pod_environment.environment import ReferencedObjects
-from haru.kube.shell_input import computed
-from haru.kube.simulated_files import PodSources
+from haru.kube.simulated_containers.container_scripts import Script, script_of
+from haru.kube.simulated_containers.files import PodSources
+from haru.kube.simulated_containers.shell_input import computed
 
 Obj = dict[str, Any]
 CONFIG: Obj = {"data": {"a.conf": "one\ntwo\n", "b.conf": "three\n", "c.txt": "x"}}

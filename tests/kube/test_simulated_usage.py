@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from haru.kube.simulated_usage import Used, pod_usage, used_after
+from haru.kube.simulated_containers.usage import Used, pod_usage, used_after
 
 Obj = dict[str, Any]
 CONTAINER = {"name": "c", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}

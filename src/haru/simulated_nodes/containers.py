@@ -26,10 +26,16 @@ from haru.kube.container_restarts import (
     restarts_after,
     was_removed,
 )
-from haru.kube.container_scripts import RUNS_ON, START_ERROR, Script, ends_for_others, termination_message
 from haru.kube.meta import Obj, get_condition, name_of, namespace_of, uid_of
 from haru.kube.names import format_time, parse_time
-from haru.kube.simulated_files import NO_SOURCES, PodSources
+from haru.kube.simulated_containers.container_scripts import (
+    RUNS_ON,
+    START_ERROR,
+    Script,
+    ends_for_others,
+    termination_message,
+)
+from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
 from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes import probes
 from haru.simulated_nodes.images import ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF, pull_problem

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from haru.kube.image_names import ImageNameError, parse_image_name
 from haru.kube.meta import Obj
-from haru.kube.simulation import is_annotated, setting
+from haru.kube.simulated_containers.simulation import is_annotated, setting
 
 FAIL_IMAGE_PULL: Final = "fail-image-pull"
 ERR_IMAGE_PULL: Final = "ErrImagePull"

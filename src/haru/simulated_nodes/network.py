@@ -16,7 +16,9 @@ from typing import Final
 
 from haru.client.api import ApiClient
 from haru.client.informer import Informer
-from haru.kube.cluster_network import (
+from haru.kube.kinds import known_kind
+from haru.kube.meta import Obj, key_of, labels_of, namespace_of, uid_of
+from haru.kube.simulated_containers.cluster_network import (
     SERVICE_NAME,
     ClusterNetwork,
     NetworkMemory,
@@ -25,8 +27,6 @@ from haru.kube.cluster_network import (
     has_asked,
     pod_network,
 )
-from haru.kube.kinds import known_kind
-from haru.kube.meta import Obj, key_of, labels_of, namespace_of, uid_of
 
 SERVICES: Final = known_kind("v1", "Service")
 ENDPOINT_SLICES: Final = known_kind("discovery.k8s.io/v1", "EndpointSlice")

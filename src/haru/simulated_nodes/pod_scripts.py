@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from haru.kube.container_scripts import ENDS_AT_ONCE, Script, ends_for_others, script_of
-from haru.kube.container_shell import variables_of
 from haru.kube.meta import Obj
 from haru.kube.pod_containers import containers_of
 from haru.kube.pod_environment.fields import ConfigError
-from haru.kube.simulated_files import NO_SOURCES, ContainerFiles, PodSources
+from haru.kube.simulated_containers.container_scripts import ENDS_AT_ONCE, Script, ends_for_others, script_of
+from haru.kube.simulated_containers.container_shell import variables_of
+from haru.kube.simulated_containers.files import NO_SOURCES, ContainerFiles, PodSources
 from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes import probes
 from haru.simulated_nodes.images import pull_problem

@@ -18,7 +18,6 @@ from haru.client.informer import Informer, Selection
 from haru.client.workqueue import WorkQueue
 from haru.clock import Clock
 from haru.kube import pod_resize as resize
-from haru.kube.container_scripts import Script
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.kubelet_admission import KubeletView, admission
@@ -27,7 +26,8 @@ from haru.kube.names import format_time
 from haru.kube.node_admission import Shortage
 from haru.kube.node_preemption import MESSAGE, PREEMPTING
 from haru.kube.pod_claims import FAILED_PREPARE, NotPrepared, claim_keys
-from haru.kube.simulated_files import PodSources, volume_problem
+from haru.kube.simulated_containers.container_scripts import Script
+from haru.kube.simulated_containers.files import PodSources, volume_problem
 from haru.simulated_nodes import containers
 from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes.addresses import PodAddresses

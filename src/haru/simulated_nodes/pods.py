@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from haru.kube.container_scripts import ending_reason, is_number
 from haru.kube.meta import Obj, annotations_of, get_condition, uid_of
 from haru.kube.names import parse_time, short_hash
 from haru.kube.pod_resize import reported_resources
-from haru.kube.simulation import exit_code_of, seconds_of, signal_of
+from haru.kube.simulated_containers.container_scripts import ending_reason, is_number
+from haru.kube.simulated_containers.simulation import exit_code_of, seconds_of, signal_of
 
 RUN_SECONDS: Final = "simulated.haru.dev/run-seconds"
 FAIL: Final = "simulated.haru.dev/fail"

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from haru.kube.container_shell import change_times, run_beside
 from haru.kube.meta import Obj
-from haru.kube.shell_output import Ran
-from haru.kube.simulated_files import NO_SOURCES, PodSources
-from haru.kube.simulation import DOMAIN, Entry, course, is_annotated, setting
-from haru.kube.test_images import probe_failure
+from haru.kube.simulated_containers.container_shell import change_times, run_beside
+from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
+from haru.kube.simulated_containers.shell_output import Ran
+from haru.kube.simulated_containers.simulation import DOMAIN, Entry, course, is_annotated, setting
+from haru.kube.simulated_containers.test_images import probe_failure
 
 _FIELDS: Final = {"Startup": "startupProbe", "Readiness": "readinessProbe", "Liveness": "livenessProbe"}
 POST_START: Final = "postStart"

@@ -18,7 +18,7 @@ from haru.kube.names import parse_time
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.service_environment import service_environment
 from haru.kube.pod_environment.volume_files import references
-from haru.kube.simulated_files import PodSources
+from haru.kube.simulated_containers.files import PodSources
 from haru.simulated_nodes.network import NodeNetwork
 from haru.simulated_nodes.nodes import SimulatedNode
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from haru.kube import simulation
 from haru.kube.container_restarts import is_sidecar
-from haru.kube.container_shell import run_beside
 from haru.kube.meta import Obj
 from haru.kube.pod_containers import containers_of
+from haru.kube.simulated_containers import simulation
+from haru.kube.simulated_containers.container_shell import run_beside
 from haru.simulated_nodes import pods as podlib
 
 STOPPED: Final = 143

@@ -12,7 +12,7 @@ from typing import Any, Final
 from haru.drivers.simulated.objects import PROFILE_LABEL
 from haru.kube.meta import Obj, labels_of, name_of, namespace_of
 from haru.kube.names import format_time
-from haru.kube.simulated_usage import pod_usage
+from haru.kube.simulated_containers.usage import pod_usage
 
 GROUP, VERSION = "metrics.k8s.io", "v1beta1"
 API_SERVICE: Final = f"{VERSION}.{GROUP}"

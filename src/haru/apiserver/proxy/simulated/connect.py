@@ -12,8 +12,8 @@ from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj
 from haru.kube.pod_environment.fields import ConfigError
-from haru.kube.simulated_commands import run_in_container
-from haru.kube.simulated_files import PodSources
+from haru.kube.simulated_containers.commands import run_in_container
+from haru.kube.simulated_containers.files import PodSources
 from haru.remote_command.channels import Wanted, channels_for
 
 _SIMULATED = "simulated://"

@@ -17,7 +17,7 @@ from haru.kube.errors import StatusError, method_not_allowed_error
 from haru.kube.meta import Obj, name_of, namespace_of, uid_of
 from haru.kube.names import format_time
 from haru.kube.quantity import parse_quantity
-from haru.kube.simulated_usage import ContainerUsage, Used, pod_usage
+from haru.kube.simulated_containers.usage import ContainerUsage, Used, pod_usage
 
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 _NANO: Final = 1e9

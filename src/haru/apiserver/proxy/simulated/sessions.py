@@ -21,12 +21,12 @@ from haru.apiserver.registry.subresources.simulated_sources import pod_sources
 from haru.apiserver.request.http import Request
 from haru.apiserver.streams import OpenStreams
 from haru.event_loop import cancelled
-from haru.kube.cluster_network import NETWORK_PROGRAM
 from haru.kube.meta import Obj, name_of, namespace_of, uid_of
-from haru.kube.shell_output import Printed, Ran
-from haru.kube.simulated_commands import is_interactive, run_in_container
-from haru.kube.simulated_files import NO_SOURCES, PodSources
-from haru.kube.simulated_text import as_printed
+from haru.kube.simulated_containers.cluster_network import NETWORK_PROGRAM
+from haru.kube.simulated_containers.commands import is_interactive, run_in_container
+from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
+from haru.kube.simulated_containers.shell_output import Printed, Ran
+from haru.kube.simulated_containers.text import as_printed
 from haru.remote_command.channels import ERROR, STDERR, STDOUT, Channels
 from haru.storage import Compacted
 

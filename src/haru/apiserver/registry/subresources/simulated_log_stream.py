@@ -12,8 +12,8 @@ from haru.apiserver.registry.watch import close_when_gone
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request
 from haru.apiserver.streams import OpenStreams
-from haru.kube.cluster_network import asks_network
 from haru.kube.meta import Obj, uid_of
+from haru.kube.simulated_containers.cluster_network import asks_network
 from haru.storage import Compacted
 
 SEND_SECONDS: Final = 60.0

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from haru.kube.container_scripts import RUNS_ON, Script, script_of
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj, name_of
 from haru.kube.names import parse_time
 from haru.kube.pod_environment.fields import ConfigError
-from haru.kube.simulated_files import NO_SOURCES, PodSources
-from haru.kube.simulated_text import as_printed
+from haru.kube.simulated_containers.container_scripts import RUNS_ON, Script, script_of
+from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
+from haru.kube.simulated_containers.text import as_printed
 
 _NOT_PULLED = {"ImagePullBackOff": "image can't be pulled", "ErrImagePull": "trying and failing to pull image"}
 _STREAM = {"Stderr"}

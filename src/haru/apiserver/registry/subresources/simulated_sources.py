@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from haru.apiserver.object_store import ObjectStore
-from haru.kube.cluster_network import (
+from haru.kube.meta import Obj, key_of, labels_of, name_of, namespace_of
+from haru.kube.pod_environment.environment import ReferencedObjects
+from haru.kube.pod_environment.service_environment import API_SERVER, service_environment
+from haru.kube.pod_environment.volume_files import references
+from haru.kube.simulated_containers.cluster_network import (
     SERVICE_NAME,
     ClusterNetwork,
     PodNetwork,
@@ -13,11 +17,7 @@ from haru.kube.cluster_network import (
     pod_network,
     reachable_namespaces,
 )
-from haru.kube.meta import Obj, key_of, labels_of, name_of, namespace_of
-from haru.kube.pod_environment.environment import ReferencedObjects
-from haru.kube.pod_environment.service_environment import API_SERVER, service_environment
-from haru.kube.pod_environment.volume_files import references
-from haru.kube.simulated_files import PodSources
+from haru.kube.simulated_containers.files import PodSources
 
 
 async def pod_sources(objects: ObjectStore, pod: Obj, command: Sequence[str] = ()) -> PodSources:

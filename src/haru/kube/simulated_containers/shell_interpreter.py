@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from haru.kube.cluster_network import NETWORK_PROGRAM
-from haru.kube.shell_input import (
+from haru.kube.simulated_containers.cluster_network import NETWORK_PROGRAM
+from haru.kube.simulated_containers.shell_input import (
     DOCUMENT,
     HERE,
     OUTPUT_TO_COME,
@@ -27,10 +27,10 @@ from haru.kube.shell_input import (
     to_come,
     with_documents,
 )
-from haru.kube.shell_loops import ShellLoops
-from haru.kube.shell_output import Printed, Stopped
-from haru.kube.shell_pipes import texts, through
-from haru.kube.shell_words import (
+from haru.kube.simulated_containers.shell_loops import ShellLoops
+from haru.kube.simulated_containers.shell_output import Printed, Stopped
+from haru.kube.simulated_containers.shell_pipes import texts, through
+from haru.kube.simulated_containers.shell_words import (
     MOST_COMMANDS,
     NESTED,
     PUNCTUATION,
@@ -47,7 +47,7 @@ from haru.kube.shell_words import (
     unrolled,
     words_in,
 )
-from haru.kube.simulated_text import has_mark
+from haru.kube.simulated_containers.text import has_mark
 
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _TO_STDERR: Final = (["1", ">&", "2"], [">&", "2"])

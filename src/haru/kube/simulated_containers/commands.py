@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from haru.kube.container_shell import ContainerShell, files_after
 from haru.kube.meta import Obj
-from haru.kube.shell_output import Ran
-from haru.kube.simulated_files import NO_SOURCES, ContainerFiles, PodSources
-from haru.kube.simulation import DOMAIN, EXEC, Answer, exec_answers
-from haru.kube.trivial_shell import SHELLS
+from haru.kube.simulated_containers.container_shell import ContainerShell, files_after
+from haru.kube.simulated_containers.files import NO_SOURCES, ContainerFiles, PodSources
+from haru.kube.simulated_containers.shell_output import Ran
+from haru.kube.simulated_containers.simulation import DOMAIN, EXEC, Answer, exec_answers
+from haru.kube.simulated_containers.trivial_shell import SHELLS
 
 NOT_FOUND: Final = 127
 

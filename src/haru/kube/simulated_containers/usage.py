@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
 from haru.kube.quantity import parse_quantity
-from haru.kube.simulation import DOMAIN, USAGE, course, is_annotated, setting
+from haru.kube.simulated_containers.simulation import DOMAIN, USAGE, course, is_annotated, setting
 
 _MEMBERS: Final = ("initContainers", "containers", "ephemeralContainers")
 _NANO: Final = 1_000_000_000

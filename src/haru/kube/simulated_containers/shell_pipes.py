@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
-from haru.kube.shell_output import Printed
-from haru.kube.simulated_text import SOME_DAY, as_printed
+from haru.kube.simulated_containers.shell_output import Printed
+from haru.kube.simulated_containers.text import SOME_DAY, as_printed
 
 _Line = TypeVar("_Line")
 _COUNT: Final = re.compile(r"-n\s*([+-]?\d{1,9})|-(\d{1,9})")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from haru.kube.simulated_text import STILL_SECONDS, progression
+from haru.kube.simulated_containers.text import STILL_SECONDS, progression
 
 TURNS: Final = 3
 """Of an endless loop whose turns differ: as many show whether they go on evenly."""

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from haru.kube.cluster_network import NETWORK_PROGRAM
+from haru.kube.simulated_containers.cluster_network import NETWORK_PROGRAM
 
 PUNCTUATION: Final = ";&|<>()\n"
 _OPERATORS: Final = {"", ";", "&&", "||"}

@@ -16,21 +16,26 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from haru.kube.cluster_network import NETWORK_PROGRAMS
-from haru.kube.file_listing import long_listing
-from haru.kube.file_programs import run_on_files
 from haru.kube.meta import Obj
-from haru.kube.network_programs import run_on_network
 from haru.kube.pod_environment.env_file import value_in
 from haru.kube.pod_environment.environment import environment, expand
 from haru.kube.pod_environment.fields import ConfigError
-from haru.kube.pod_neighbours import has_shared_volume, neighbours_before, neighbours_beside, restarts_of
 from haru.kube.quantity import parse_quantity
-from haru.kube.shell_output import Change, Ran
-from haru.kube.simulated_files import NO_SOURCES, ContainerFiles, PodSources, user_of
-from haru.kube.simulated_text import sequence, shifted
-from haru.kube.test_images import AGNHOST, image_argv, run_agnhost
-from haru.kube.trivial_shell import TrivialShell
+from haru.kube.simulated_containers.cluster_network import NETWORK_PROGRAMS
+from haru.kube.simulated_containers.file_listing import long_listing
+from haru.kube.simulated_containers.file_programs import run_on_files
+from haru.kube.simulated_containers.files import NO_SOURCES, ContainerFiles, PodSources, user_of
+from haru.kube.simulated_containers.network_programs import run_on_network
+from haru.kube.simulated_containers.pod_neighbours import (
+    has_shared_volume,
+    neighbours_before,
+    neighbours_beside,
+    restarts_of,
+)
+from haru.kube.simulated_containers.shell_output import Change, Ran
+from haru.kube.simulated_containers.test_images import AGNHOST, image_argv, run_agnhost
+from haru.kube.simulated_containers.text import sequence, shifted
+from haru.kube.simulated_containers.trivial_shell import TrivialShell
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_CHANGES: Final = 100

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from haru.kube.cluster_network import Fact, PodNetwork, is_address
+from haru.kube.simulated_containers.cluster_network import Fact, PodNetwork, is_address
 
 SECONDS: Final = 0.01
 """How long a question takes."""

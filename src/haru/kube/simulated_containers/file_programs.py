@@ -14,12 +14,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from haru.kube.shell_interpreter import ShellInterpreter
-from haru.kube.shell_output import Change, Printed, Stopped
-from haru.kube.shell_pipes import counted, line_count, part
-from haru.kube.shell_words import MOST_COMMANDS
-from haru.kube.simulated_files import MADE_DIRECTORY, ContainerFiles
-from haru.kube.simulated_text import SOME_DAY, as_printed, from_turn, has_mark, turned
+from haru.kube.simulated_containers.files import MADE_DIRECTORY, ContainerFiles
+from haru.kube.simulated_containers.shell_interpreter import ShellInterpreter
+from haru.kube.simulated_containers.shell_output import Change, Printed, Stopped
+from haru.kube.simulated_containers.shell_pipes import counted, line_count, part
+from haru.kube.simulated_containers.shell_words import MOST_COMMANDS
+from haru.kube.simulated_containers.text import SOME_DAY, as_printed, from_turn, has_mark, turned
 
 _COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     "-eq": operator.eq, "-ne": operator.ne, "-lt": operator.lt,

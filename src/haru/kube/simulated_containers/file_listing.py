@@ -10,8 +10,8 @@ import stat
 from collections.abc import Sequence
 from typing import Final
 
-from haru.kube.simulated_files import ContainerFiles
-from haru.kube.simulated_text import SOME_DAY, as_printed, date_mark
+from haru.kube.simulated_containers.files import ContainerFiles
+from haru.kube.simulated_containers.text import SOME_DAY, as_printed, date_mark
 
 _BLOCK: Final = 4096
 _LINK_MODE: Final = stat.S_IFLNK | 0o777

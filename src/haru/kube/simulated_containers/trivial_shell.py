@@ -13,9 +13,9 @@ import re
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Final
 
-from haru.kube.shell_interpreter import ShellInterpreter
-from haru.kube.shell_output import Ran, Stopped
-from haru.kube.simulated_text import RESERVED, date_format, date_mark, echoed, formatted
+from haru.kube.simulated_containers.shell_interpreter import ShellInterpreter
+from haru.kube.simulated_containers.shell_output import Ran, Stopped
+from haru.kube.simulated_containers.text import RESERVED, date_format, date_mark, echoed, formatted
 
 OOM_KILLED: Final = "OOMKilled"
 BUILTINS: Final = ("exit", "set", "cd", "export", "trap")

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from typing import Final
 
-from haru.kube.shell_output import TURNS, Change, Printed, Ran, Stopped, Turn, evenly
-from haru.kube.shell_words import MOST_COMMANDS
-from haru.kube.simulated_text import RESERVED, has_mark, shifted
+from haru.kube.simulated_containers.shell_output import TURNS, Change, Printed, Ran, Stopped, Turn, evenly
+from haru.kube.simulated_containers.shell_words import MOST_COMMANDS
+from haru.kube.simulated_containers.text import RESERVED, has_mark, shifted
 
 _CONDITION: Final = re.compile(r"(?:^|[;&|\n\s])(?:if|test|\[|&&|\|\|)[;&|\n\s\[]")
 _MOST_TEXT: Final = 10_000_000

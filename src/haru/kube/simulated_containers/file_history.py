@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from haru.kube.shell_output import Change, Stopped
-from haru.kube.simulated_text import turned
+from haru.kube.simulated_containers.shell_output import Change, Stopped
+from haru.kube.simulated_containers.text import turned
 
 FILE_MODE: Final = 0o644
 _MOST_TURNS: Final = 100_000

@@ -13,8 +13,8 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from haru.kube.simulated_files import ContainerFiles
-from haru.kube.trivial_shell import TrivialShell
+from haru.kube.simulated_containers.files import ContainerFiles
+from haru.kube.simulated_containers.trivial_shell import TrivialShell
 
 AGNHOST: Final = "agnhost"
 _DURATION: Final = re.compile(r"(\d+(?:\.\d*)?)([sm])")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from haru.kube.cluster_network import NETWORK_PROGRAMS
+from haru.kube.simulated_containers.cluster_network import NETWORK_PROGRAMS
 
 _WITH_OUTPUT: Final = (
     rf"((?:{'|'.join(('date', 'cat', 'head', 'tail', 'wc', 'ls', *NETWORK_PROGRAMS))})(?: [^()`|;&<>]*)?)"

@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from haru.kube import simulation
 from haru.kube.container_restarts import is_sidecar
-from haru.kube.container_shell import ContainerShell
 from haru.kube.meta import Obj
-from haru.kube.pod_neighbours import restarts_of
-from haru.kube.shell_output import Ran
-from haru.kube.simulated_files import NO_SOURCES, TERMINATION_LOG, PodSources
-from haru.kube.simulated_text import as_printed, turned
-from haru.kube.simulation import OOM_EXIT_CODE, course, own_setting, setting
-from haru.kube.test_images import image_argv
-from haru.kube.trivial_shell import BUILTINS, OOM_KILLED
+from haru.kube.simulated_containers import simulation
+from haru.kube.simulated_containers.container_shell import ContainerShell
+from haru.kube.simulated_containers.files import NO_SOURCES, TERMINATION_LOG, PodSources
+from haru.kube.simulated_containers.pod_neighbours import restarts_of
+from haru.kube.simulated_containers.shell_output import Ran
+from haru.kube.simulated_containers.simulation import OOM_EXIT_CODE, course, own_setting, setting
+from haru.kube.simulated_containers.test_images import image_argv
+from haru.kube.simulated_containers.text import as_printed, turned
+from haru.kube.simulated_containers.trivial_shell import BUILTINS, OOM_KILLED
 
 START_ERROR: Final = "StartError"
 _START_EXIT_CODE: Final = 128

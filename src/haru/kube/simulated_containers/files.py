@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from haru.kube.cluster_network import PodNetwork
-from haru.kube.file_history import FILE_MODE, FileHistory
 from haru.kube.meta import Obj
 from haru.kube.pod_environment.environment import ReferencedObjects, expand
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
 from haru.kube.pod_environment.volume_files import OBJECT_SOURCES, Files, Token, files_of, in_memory, is_made_of_objects
-from haru.kube.shell_output import Change
-from haru.kube.simulated_text import RESERVED, shifted
+from haru.kube.simulated_containers.cluster_network import PodNetwork
+from haru.kube.simulated_containers.file_history import FILE_MODE, FileHistory
+from haru.kube.simulated_containers.shell_output import Change
+from haru.kube.simulated_containers.text import RESERVED, shifted
 
 TERMINATION_LOG: Final = "/dev/termination-log"
 MADE_DIRECTORY: Final = ".\2"
