@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from engine_objects import Obj, decide_all, node, options, pod, pod_group
+from engine_objects import Obj, claim, decide_all, node, options, pod, pod_group
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from volume_objects import (
@@ -175,6 +175,13 @@ def test_pod_with_volume_claims_gets_the_nodes_that_serve_them(case: Case) -> No
     for member in decision.placed:
         assert {binding.claim_name: binding.volume for binding in member.volumes} == case.bindings
         assert all(binding.claim_uid == f"uid-{binding.claim_name}" for binding in member.volumes)
+
+
+def test_volumes_are_told_of_before_devices_that_no_node_can_have() -> None:
+    objects = [*NODES, storage_class(volumeBindingMode="Immediate"), volume_claim("c"), claim("own")]
+    assert "device class gpu does not exist" in decide_all([*objects, pod("q", claims=["own"])]).message
+    decision = decide_all([*objects, pod("p", volumes=uses("c"), claims=["own"])])
+    assert (decision.message, decision.members[0].plugins) == (UNBOUND, ("VolumeBinding",))
 
 
 def test_volume_of_an_ephemeral_claim_is_missed_on_each_node_and_may_be_of_any_zone() -> None:

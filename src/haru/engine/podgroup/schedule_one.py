@@ -25,6 +25,7 @@ from haru.engine.framework.metrics_recorder import MetricsRecorder
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.prefilter import PLUGIN, DeviceDemand, device_demand_of
 from haru.engine.plugins.noderesources.plugin import NodeResourcesScore
+from haru.engine.plugins.volumebinding.plugin import VolumeBinding, volume_rejection
 from haru.engine.podgroup.equal_members import EqualMembers
 from haru.engine.podgroup.placed import Placed, assume, placement_on
 from haru.engine.podgroup.pod_batching import PodBatch
@@ -154,11 +155,18 @@ class PodPlacer:
         if isinstance(demand, Reason):
             if self._options.recorder is not None:
                 self._options.recorder.lap("PreFilter", "UnschedulableAndUnresolvable")
-            return Unschedulable(pod, rejected_message(len(self._nodes), demand.message), (demand,), (PLUGIN,))
+            reason, plugin = self._first_rejection(pod, demand)
+            return Unschedulable(pod, rejected_message(len(self._nodes), reason.message), (reason,), (plugin,))
         try:
             return self._place(pod, demand)
         except AllocationError as error:
             return _selector_error(pod, error)
+
+    def _first_rejection(self, pod: PodInfo, reason: Reason) -> tuple[Reason, str]:
+        """Return why a pod is rejected that no node can give its devices: its volumes come first."""
+        known = VolumeBinding.name in self._options.profile.filters
+        failure = volume_rejection(self._overlay.snapshot, pod) if known and pod.volume_claims else None
+        return (reason, PLUGIN) if failure is None else (failure.reason, failure.plugin)
 
     def _place(self, pod: PodInfo, demand: DeviceDemand) -> Placed | Unschedulable:
         recorder = self._options.recorder
@@ -207,7 +215,7 @@ class PodPlacer:
         """Return each infeasible node's filter failures for a pod, or why PreFilter rejected it."""
         demand = self._demand_of(pod)
         if isinstance(demand, Reason):
-            return Diagnosis(pod.key, {}, rejection=demand)
+            return Diagnosis(pod.key, {}, rejection=self._first_rejection(pod, demand)[0])
         feasibility = self._filter_results.feasibility(pod, demand)
         rejection = feasibility.plan.rejection
         reason = rejection.reason if rejection is not None else None
