@@ -33,6 +33,7 @@ def one(node: str = "", message: str = "", nominated: str = "") -> dict[str, Pla
         (Outcome(one("", "no", "n0"), ["v"]), Outcome(one("", "no", "n0"), ["v"]), ()),
         (Outcome(one("", "no", "n0"), ["v"]), Outcome(one("", "no", "n0"), ["w"]), ("victims",)),
         (Outcome(one("", "no", "n0"), ["v"]), Outcome(one("", "no", "n1"), ["v"]), ("nominated",)),
+        (Outcome(one("", "a. not found", "n0")), Outcome(one("", "a", "")), ()),
         (Outcome(one("", "0/1 nodes: a.")), Outcome(one("", "0/1 nodes: b.")), ("message",)),
         (
             Outcome(one("", "0/1: a. still not schedulable, preemption: no")),
