@@ -169,10 +169,19 @@ class DecidedCluster:
             meta = claim["metadata"]
             if EXTENDED in (meta.get("annotations") or {}) and meta["uid"] not in self._followed:
                 self._followed.add(meta["uid"])
-                kept = {key: meta[key] for key in ("name", "namespace", "annotations", "ownerReferences")}
+                kept = {key: meta[key] for key in ("name", "namespace", "annotations")}
+                kept["ownerReferences"] = [await self._owner_there(one) for one in meta["ownerReferences"]]
                 answer = await _created(self._mirror, {**claim, "metadata": kept, "status": None})
                 if isinstance(answer, StatusError):
                     self.other_answers.append(f"ResourceClaim {name_of(claim)} of a scheduler: {answer}")
+
+    async def _owner_there(self, owner: Obj) -> Obj:
+        """The reference to a pod as the second server has it, by the same name: a quota asks whose a claim is."""
+        if self._mirror is None:
+            return owner
+        with suppress(StatusError):
+            return {**owner, "uid": (await self._mirror.get(KINDS["Pod"], owner["name"], NAMESPACE))["metadata"]["uid"]}
+        return owner
 
     async def bind_volumes(self) -> None:
         """Do what the controller of volumes and the driver do: bind what names each other, make what has a node."""
