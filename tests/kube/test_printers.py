@@ -361,6 +361,18 @@ def test_row_of_a_pod_that_is_over_says_so(phase: str, message: str) -> None:
     assert json.loads(printers.PreparedRow.of(kind, obj).encoded(NOW)).get("conditions") == completed
 
 
+@pytest.mark.parametrize(
+    ("info", "shown"),
+    [
+        ({"kernelVersion": "6.1", "architecture": "amd64"}, "6.1 (amd64)"),
+        ({"kernelVersion": "6.1"}, "6.1"),
+        ({"architecture": "amd64"}, "<unknown> (amd64)"),
+    ],
+)
+def test_kernel_of_a_node_is_shown_with_its_architecture(info: Obj, shown: str) -> None:
+    assert cells("v1", "Node", {"status": {"nodeInfo": info}})["Kernel-Version"] == shown
+
+
 def test_table_has_columns_rows_and_requested_objects() -> None:
     kind = known_kind("v1", "ConfigMap")
     obj = {"metadata": {"name": "x", "labels": {"a": "b"}}, "data": {"k": "v"}}

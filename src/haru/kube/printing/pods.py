@@ -123,6 +123,7 @@ def _node(node: Obj) -> list[Any]:
     roles = {key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE)} | {labels.get("kubernetes.io/role")}
     addresses = {a.get("type"): a.get("address") for a in reversed(status(node).get("addresses") or ())}
     info = status(node).get("nodeInfo") or {}
+    architecture = f" ({info['architecture']})" if info.get("architecture") else ""
     return [
         name(node),
         ",".join(words),
@@ -132,7 +133,7 @@ def _node(node: Obj) -> list[Any]:
         addresses.get("InternalIP") or NONE,
         addresses.get("ExternalIP") or NONE,
         info.get("osImage") or "<unknown>",
-        info.get("kernelVersion") or "<unknown>",
+        (info.get("kernelVersion") or "<unknown>") + architecture,
         info.get("containerRuntimeVersion") or "<unknown>",
     ]
 
