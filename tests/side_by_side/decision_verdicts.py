@@ -26,6 +26,7 @@ KNOWN = {
     "domains": "kube-scheduler evicts nobody for a group that is bounded to a domain",
     "quorum": "a reprieve of kube-scheduler's may lower the number of members that fit, down to the quorum",
     "others first": "a change woke several units: one that kube-scheduler decided first has what this one would get",
+    "any node": "an error on any of the nodes, which kube-scheduler filters side by side, ends the attempt",
     "several": "some of these at once",
     "shared": "kube-scheduler places members also where the devices of a claim that they share are not",
     "sleeps": "no Node wakes pods that kube-scheduler refused for the volumes of another: a CSINode does",

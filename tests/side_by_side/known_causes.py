@@ -50,6 +50,8 @@ def cause_of(
         return "waits"
     if MESSAGES.issuperset(found) and tells_of_domains(seen, situation, decide):
         return "domain"
+    if MESSAGES.issuperset(found) and any(_decides(seen, one, decide) for one in nodes_alone(seen, situation)):
+        return "any node"
     if MESSAGES.issuperset(found) and tells_of_distinct(seen, expected, situation, decide):
         return "distinct"
     worlds: dict[str, Callable[[Situation], Situation | None]] = {
@@ -119,6 +121,16 @@ def waits_on_a_node(seen: Outcome, expected: Sequence[Outcome], situation: Situa
     (pod,) = situation.pods
     here = [one for one in _running(situation) if one["spec"]["nodeName"] == pod["status"].get("nominatedNodeName")]
     return any(_ends(one) and _priority(one) < _priority(pod) for one in here)
+
+
+def nodes_alone(seen: Outcome, situation: Situation) -> Iterator[Situation]:
+    """Each node without the others, where an error of one ended the attempt: they are filtered side by side."""
+    if any("nodes are available" in one.message for one in seen.pods.values()):
+        return
+    nodes = {name(one) for one in situation.objects if one["kind"] == "Node"}
+    for node in sorted(nodes):
+        gone = nodes - {node}
+        yield replace(situation, objects=[one for one in situation.objects if _node_of(one) not in gone])
 
 
 # -- groups -----------------------------------------------------------------------------------------------------------

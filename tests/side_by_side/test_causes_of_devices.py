@@ -108,6 +108,19 @@ def of_distinct(sizes: Sequence[int], mode: str) -> tuple[Situation, Callable[[S
     return case, lambda other: [outcome_of(one) for one in decisions(other.objects, other.pods, None, ties=1)]
 
 
+@pytest.mark.parametrize(("where", "found"), [("n1", "any node"), ("n2", "")])
+def test_error_of_any_node_may_be_told(where: str, found: str) -> None:
+    case, decide = of_distinct((1, 1), "All")
+    (other,) = slice_of(
+        "n1", [device(f"d{number}", attributes={"size": {"int": 1}}) for number in (0, 1)], nodeName="n1"
+    )
+    assert isinstance(other, dict)
+    case = replace(case, objects=[*case.objects, *stored(nodes(2)[1], other)])
+    text = f"claim d/own, request r: cannot add device test.example.com/{where}-a/d1 because a claim constraint would"
+    seen = waits(*case.pods, message=f"{text} not be satisfied")
+    assert cause_of(["message"], seen, decide(case), case, decide) == found
+
+
 @pytest.mark.parametrize(("named", "found"), [("d3", "distinct"), ("d1", "")])
 def test_device_like_one_before_the_last_is_not_told_of(named: str, found: str) -> None:
     case, decide = of_distinct((1, 2, 1, 1), "All")
