@@ -265,7 +265,7 @@ TWICE_YAML = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n  a:
         ("POST", MAPS, TWICE, "application/json", 'duplicate field "data.a"'),
         ("POST", MAPS, TWICE_YAML, "application/yaml", 'line 6: key "a" already set in map'),
         ("POST", MAPS, TWICE, "application/yaml", 'duplicate field "data.a"'),
-        ("PATCH", f"{MAPS}/x", TWICE, APPLY, 'duplicate field "data.a"'),
+        ("PATCH", f"{MAPS}/x", TWICE, APPLY, 'line 1: key "a" already set in map'),
         ("PATCH", f"{MAPS}/x", TWICE_YAML, APPLY, 'line 6: key "a" already set in map'),
         ("PATCH", f"{MAPS}/there", b'{"data":{"a":"1","a":"2"}}', MERGE, 'duplicate field "data.a"'),
         ("PATCH", f"{MAPS}/there", b'{"data":{"a":"1","a":"2"}}', STRATEGIC, 'duplicate field "data.a"'),

@@ -281,6 +281,10 @@ def _json_or_yaml(data: bytes, wish: str) -> tuple[Obj, list[str]]:
             value = bodies.parse_json(data)
         except StatusError:
             return bodies.read_yaml(data)  # a flow mapping
-        if wish == "Ignore" or not bodies.repeated_fields(data, value):
+        if wish == "Ignore" or not (repeated := bodies.repeated_fields(data, value)):
             return value, []
-    return bodies.read_yaml(data, as_yaml=True)
+        try:
+            return value, bodies.read_yaml(data, as_yaml=True)[1]
+        except StatusError:
+            return value, repeated  # escapes that only JSON has
+    return bodies.read_yaml(data)
