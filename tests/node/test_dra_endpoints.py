@@ -30,6 +30,7 @@ from haru.node.dra.pod_resources import (
     SOCKET,
     TokenBucket,
 )
+from haru.node.dra.registry import PluginRegistry
 from haru.proto import podresources_pb2 as podresources
 from haru.proto.dra_pb2 import Claim, DeviceHealth, DeviceIdentifier, NodeWatchResourcesResponse
 from protobuf_wire import fields
@@ -203,6 +204,17 @@ async def test_invalid_socket_paths_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SocketError, match="no socket"):
         await serve(file, {})
     assert file.read_text() == "precious"
+
+
+async def test_plugin_whose_path_no_socket_can_have_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir()
+    (tmp_path / "d").symlink_to(deep)
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(tmp_path / "d" / "reg.sock"))
+        watching = asyncio.create_task(PluginRegistry(deep, DraMetrics()).run())
+        await until(lambda: "longer than 107 bytes" in caplog.text, "the fault")
+        watching.cancel()
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

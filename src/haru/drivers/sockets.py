@@ -26,6 +26,12 @@ class SocketError(InputError):
     """A socket cannot be served on; the text names it and the remedy."""
 
 
+def too_long(path: str | Path) -> str:
+    """What is wrong with a path that no socket can have, or nothing."""
+    fits = len(os.fsencode(path)) <= LONGEST_PATH
+    return "" if fits else f"longer than {LONGEST_PATH} bytes, which no socket's path is: name a shorter one"
+
+
 def channel(path: str | Path) -> grpc.aio.Channel:
     """A channel to a socket; it connects when it is first used."""
     import grpc.aio
@@ -108,8 +114,8 @@ def remove(path: Path) -> None:
 
 
 def _make_place(path: Path) -> None:
-    if len(os.fsencode(path)) > LONGEST_PATH:
-        raise SocketError(f"{path}: longer than {LONGEST_PATH} bytes, which no socket's path is: name a shorter one")
+    if told := too_long(path):
+        raise SocketError(f"{path}: {told}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
         if path.exists() and not stat.S_ISSOCK(path.lstat().st_mode):

@@ -17,7 +17,7 @@ from typing import Final
 
 from haru.client.backoff import Backoff
 from haru.drivers.protocol import HEALTH, PLUGIN_TYPE, REGISTRATION, method
-from haru.drivers.sockets import call, channel
+from haru.drivers.sockets import call, channel, too_long
 from haru.event_loop import cancelled
 from haru.kube.names import is_dns1123_subdomain
 from haru.node.dra.errors import DriverMissing
@@ -127,6 +127,8 @@ class PluginRegistry:
         """Get the info, check it, notify the plugin. Raises `RegistrationRefused`; OSError without an answer."""
         import grpc.aio
 
+        if told := too_long(path):
+            raise RegistrationRefused(told)
         async with channel(path) as through:
             try:
                 ask = call(through, method(REGISTRATION, "GetInfo"), dra.PluginInfo)
@@ -156,6 +158,8 @@ class PluginRegistry:
         endpoint = info.endpoint or str(path.absolute())
         if not endpoint.startswith("/"):
             raise RegistrationRefused(f'endpoint: "{endpoint}": write an absolute path')
+        if told := too_long(endpoint):
+            raise RegistrationRefused(f'endpoint: "{endpoint}": {told}')
         version = negotiate(info.supported_versions)
         if not version:
             told = ", ".join(info.supported_versions) or "none"
