@@ -28,6 +28,7 @@ async def clings():
 async def main():
     stop = stop_event({seconds})
     clinging = asyncio.create_task(clings())
+    others = [asyncio.create_task(asyncio.Event().wait()) for _ in range(1000)]
     print("ready", flush=True)
     await stop.wait()
     print("stopping", flush=True)
@@ -49,7 +50,9 @@ def _started(seconds: float | None, end: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize(("end", "told"), [("await clinging", "clings"), ("time.sleep(3600)", "in main")])
+@pytest.mark.parametrize(
+    ("end", "told"), [("clinging.cancel(); await clinging", "clings"), ("time.sleep(3600)", "in main")]
+)
 def test_stop_that_does_not_end_ends_the_process_and_tells_what_it_waited_for(end: str, told: str) -> None:
     _, messages = (process := _started(1.2, end)).communicate(timeout=60)
     assert process.returncode == 1

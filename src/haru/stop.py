@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import os
+import re
 import signal
 import sys
 from collections.abc import Coroutine
@@ -16,6 +17,7 @@ STOP_SECONDS: Final = 45.0
 """So long a stop may take. Less than service managers wait, more than any stop in order needs on a busy machine."""
 _TOLD_BEFORE_SECONDS = 1.0
 _MOST_TASKS = 50
+_STOPS: Final = re.compile(r"(?:\.stop|\.close|\bcancelled):\d")
 T = TypeVar("T")
 
 
@@ -44,8 +46,10 @@ def _tell_tasks(seconds: float) -> None:
     """Say which tasks have not ended; the threads follow when the time is over."""
     tasks = asyncio.all_tasks()
     print(f"the stop has not ended within {seconds:g} s: {len(tasks)} tasks wait", file=sys.stderr)
-    for task in list(tasks)[:_MOST_TASKS]:
-        print(f"  {where(task)}", file=sys.stderr)
+    # First what stops others, and what does not end though it is cancelled.
+    told = sorted((not _STOPS.search(place := where(task)) and not task.cancelling(), place) for task in tasks)
+    for _, place in told[:_MOST_TASKS]:
+        print(f"  {place}", file=sys.stderr)
     sys.stderr.flush()
 
 
