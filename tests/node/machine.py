@@ -54,6 +54,8 @@ class Machine:
         flags += ["--root-dir", str(self.home / "n"), "--pod-logs-dir", str(self.home / "logs")]
         flags += ["--cdi-dir", str(self.home / "cdi")]
         flags += ["--cgroup-root", f"/{self.groups}", "--no-fail-cgroup-v1", "--node-ip", "127.0.0.1"]
+        # A machine whose disk is fairly full evicts nothing here.
+        flags += ["--eviction-hard", "memory.available<50Mi", "--image-gc-high-threshold", "100"]
         flags += ["--port", "0", "--healthz-port", "0", "--client-ca-file", str(self.authority())]
         self.agent = Process(self.home, ["node", *flags, *more], "node")
         return self.agent

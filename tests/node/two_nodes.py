@@ -57,7 +57,7 @@ class TwoNodes:
 
     def script(self, *arguments: str) -> str:
         """What the example's script prints."""
-        flags = "--no-fail-cgroup-v1 --system-reserved cpu=100m"
+        flags = "--no-fail-cgroup-v1 --system-reserved cpu=100m --eviction-hard memory.available<50Mi"
         own = {"SUBNET": self.subnet, "PREFIX": f"h{os.getpid() % 100_000}", "STATE": str(self.home / "nodes")}
         own |= {"HARU": shlex.join(HARU), "SANDBOX_IMAGE": IMAGE, "DNS": self.dns, "NODE_FLAGS": flags}
         command = [str(EXAMPLES / "two-nodes" / "nodes.sh"), *arguments]

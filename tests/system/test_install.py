@@ -327,7 +327,10 @@ def test_fleet_needs_no_more_than_its_role(cluster: Cluster) -> None:
     try:
         fleet.line()
         node = {"kubernetes.io/hostname": "fleet-dgx-h100-0"}
-        cluster.api.create(pod("on-fleet", nodeSelector=node, nodeName="fleet-dgx-h100-0"), "default")
+        made = pod("on-fleet", nodeSelector=node, nodeName="fleet-dgx-h100-0")
+        # A pod that asks for a Service: only then they are watched.
+        made["spec"]["containers"][0]["command"] = ["sh", "-c", "nslookup kubernetes; sleep 1000"]
+        cluster.api.create(made, "default")
         until("the pod runs", lambda: running(cluster, "on-fleet", 1))
         until("devices are published", lambda: fleet_slices(cluster))
         # No scheduler sees this pod: its events are the kubelet's.
