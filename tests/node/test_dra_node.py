@@ -164,7 +164,7 @@ async def test_recreated_claim_waits_until_old_one_is_unprepared(here: Bench) ->
         await here.reserve("claim")
         await here.api.delete(CLAIMS, "claim", "default")
         await here.claim("claim", result("gpu-0"), pods=[second])
-        with pytest.raises(ClaimRefused, match="still prepared with the UID"):
+        with pytest.raises(ClaimRefused, match="and different UID"):
             await devices.prepare(second)
         await devices.unprepare(first["metadata"]["uid"])
         await devices.prepare(second)

@@ -18,6 +18,13 @@ class NotPrepared(Exception):
     """The pod cannot start yet; the text says which claim is the obstacle and why."""
 
 
+def old_claim_exists(name: str, uid: str) -> str:
+    """Why a claim is not prepared while an earlier one of its name is, in kubelets' words."""
+    return (
+        f"old ResourceClaim with same name {name} and different UID {uid} still exists (previous pod force-deleted?!)"
+    )
+
+
 class PodClaim(NamedTuple):
     """A claim that a pod uses."""
 

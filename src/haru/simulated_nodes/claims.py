@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from haru.kube.meta import Obj, annotations_of, key_of, name_of, uid_of
-from haru.kube.pod_claims import NotPrepared
+from haru.kube.pod_claims import NotPrepared, old_claim_exists
 
 FAIL_PREPARATION: Final = "simulated.haru.dev/fail-preparation"
 _ONE_DEVICE: Final = re.compile(r"([a-z0-9][a-z0-9.-]*)=(.*)")
@@ -82,7 +82,7 @@ class PreparedClaims:
         key = key_of(claim)
         prepared = self._claims.get((node, key))
         if prepared is not None and prepared.uid != uid_of(claim):
-            raise NotPrepared(f"ResourceClaim {key} is still prepared with the UID {prepared.uid} of an earlier claim")
+            raise NotPrepared(old_claim_exists(name_of(claim), prepared.uid))
         new = prepared is None
         if prepared is None:
             prepared = self._claims[(node, key)] = Prepared(key, uid_of(claim), _devices(claim))

@@ -15,6 +15,7 @@ from typing import TypeVar
 import orjson
 
 from haru.kube.meta import Obj
+from haru.kube.pod_claims import old_claim_exists
 from haru.node.dra.errors import ClaimRefused
 
 K = TypeVar("K", bound=Hashable)
@@ -106,10 +107,7 @@ class ClaimInfos:
         """Raises `ClaimRefused` if an earlier claim of that name is still here."""
         known = self._infos.get(claim.key)
         if known is not None and known.uid != claim.uid:
-            raise ClaimRefused(
-                f"ResourceClaim {claim.key} is still prepared with the UID {known.uid} of "
-                f"an earlier claim, not {claim.uid}"
-            )
+            raise ClaimRefused(old_claim_exists(claim.name, known.uid))
 
     def begin(self, claim: ClaimInfo, pod_uid: str) -> ClaimInfo:
         """Note that a pod uses a claim, which was checked; `claim.drivers` names those it needs."""
