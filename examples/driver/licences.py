@@ -94,7 +94,8 @@ async def main() -> None:
                 await server.declare({flags.node: pool(flags.seats)})
                 await server.set_health(health(flags.seats, flags.node))
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), 1.0)
+                    async with asyncio.timeout(1.0):
+                        await stop.wait()
             await server.withdraw()
 
 

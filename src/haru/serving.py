@@ -133,7 +133,8 @@ def server_class() -> Any:
             # A tick of 0 renews the date of the responses.
             while not await self.on_tick(0):
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._ending.wait(), TICK_SECONDS)
+                    async with asyncio.timeout(TICK_SECONDS):
+                        await self._ending.wait()
 
     return Server
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from haru.accounting.ledger import total
 from haru.accounting.report import usage_over
 from haru.client.api import ApiClient
 from haru.cluster_view import ClusterView
+from haru.event_loop import where
 from haru.kube.kinds import known_kind
 from waiting import until
 
@@ -83,6 +85,22 @@ async def test_collector_counts_device_seconds_by_state_across_events(tmp_path: 
     assert usage.observed_seconds == 5400
     rows = read(tmp_path, 0, end)
     assert all(row.began // HOUR == (row.ended - 1) // HOUR for row in rows), "intervals end with the hour"
+
+
+@pytest.mark.parametrize("steps", range(4))
+async def test_collector_ends_also_where_something_changes_just_then(steps: int) -> None:
+    _, client = await cluster()
+    collector = UsageCollector(client, intervals=Intervals(60.0, 0.0, 1e9))
+    running = asyncio.create_task(collector.run())
+    await until(lambda: collector.looked.is_set() and re.search("newer_than|wait_for", where(running)))
+    collector._watch.changes.add()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    running.cancel()
+    done, _ = await asyncio.wait({running}, timeout=2)
+    running.cancel()
+    assert done
+    assert running.cancelled()
 
 
 async def test_owners_that_have_gone_are_not_kept_for_the_metrics() -> None:

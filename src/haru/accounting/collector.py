@@ -166,7 +166,8 @@ class UsageCollector:
             wait = min(self._intervals.write, _FIRST_WRITE_SECONDS)
             while self._watch.running:
                 try:
-                    await asyncio.wait_for(self._watch.changes.newer_than(view.version), wait)
+                    async with asyncio.timeout(wait):
+                        await self._watch.changes.newer_than(view.version)
                     break
                 except TimeoutError:
                     self._write(self._now())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from haru.client.api import ApiClient
 from haru.clock import utc_now
 from haru.engine import Features
+from haru.event_loop import cancelled
 
 if TYPE_CHECKING:
     from haru.accounting.collector import UsageCollector
@@ -64,8 +65,7 @@ class AccountingServer:
     async def stop(self) -> None:
         """Write what is known and end."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancelled(self._task)
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -101,7 +101,8 @@ async def node_of(client: ApiClient, name: str, stop: asyncio.Event) -> Obj | No
         except (OSError, TimeoutError) as error:
             _LOG.warning("the API server does not answer: %s", error)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _RETRY_SECONDS)
+            async with asyncio.timeout(_RETRY_SECONDS):
+                await stop.wait()
     return None
 
 

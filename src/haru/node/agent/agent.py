@@ -174,7 +174,8 @@ class Agent:
             group.create_task(pods.run(), name="pods of the node")
             with contextlib.suppress(TimeoutError):
                 # Their variables are in every container; later, a container that finds none is tried again.
-                await asyncio.wait_for(context.services.wait_synced(), _SERVICES_SECONDS)
+                async with asyncio.timeout(_SERVICES_SECONDS):
+                    await context.services.wait_synced()
             await pods.wait_synced()
             group.create_task(self._relist(context, starter), name="relist")
             group.create_task(context.cgroups.qos_groups.run(registration.tell), name="groups above pods")

@@ -220,7 +220,8 @@ async def _grpc(where: Mapping[str, Any], host: str, port: int, seconds: float) 
     async with grpc.aio.insecure_channel(place, options=options) as channel:
         try:
             # A server that listens within the time is not late: kubelets dial until then.
-            await asyncio.wait_for(channel.channel_ready(), seconds)
+            async with asyncio.timeout(seconds):
+                await channel.channel_ready()
             call: Any = channel.unary_unary(_HEALTH)
             request = health.HealthCheckRequest(service=where.get("service"))
             data = await call(request.SerializeToString(), timeout=max(end - loop.time(), 0.0))
