@@ -377,3 +377,53 @@ def test_file_that_another_container_wrote_before_its_restart_is_still_there() -
     assert lines(of, reader) == ["there"]
     statuses[1]["restartCount"] = 0
     assert lines(of, reader) == ["missing"]
+
+
+def ran(of: Obj, what: Obj, command: str) -> tuple[list[str], int]:
+    found = run_in_container(of, what, ["sh", "-c", command], SOURCES)
+    return [line.text for line in found.lines], found.exit_code
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ({}, ["max 100000", "1", "max"]),
+        ({"limits": {"cpu": "250m", "memory": "64Mi"}}, ["25000 100000", "10", "67108864"]),
+        ({"requests": {"cpu": "1"}, "limits": {"memory": "5000"}}, ["max 100000", "39", "4096"]),
+    ],
+)
+def test_control_group_files_say_what_a_container_has(resources: Obj, expected: list[str]) -> None:
+    of = container("sleep 1", resources=resources)
+    files = ("cpu.max", "cpu.weight", "memory.max")
+    assert ran(pod(), of, "; ".join(f"head -n 1 /sys/fs/cgroup/{name}" for name in files)) == (expected, 0)
+    assert ran(pod(), of, "mount -t cgroup2")[0][0].startswith("cgroup on /sys/fs/cgroup ")
+
+
+def test_control_group_files_follow_what_a_status_tells_in_place_of_what_a_spec_asks() -> None:
+    of = container("sleep 1", resources={"limits": {"memory": "128Mi"}})
+    having = {"name": "c", "resources": {"limits": {"memory": "64Mi"}}}
+    resized = {**pod(), "status": {"containerStatuses": [having]}}
+    assert ran(resized, of, "cat /sys/fs/cgroup/memory.max") == (["67108864"], 0)
+
+
+def test_pod_in_the_network_of_its_node_has_the_name_and_the_hosts_of_the_node() -> None:
+    of = pod(hostNetwork=True, nodeName="node-1")
+    managed, *hosts = ran(of, container(), "cat /etc/hosts")[0]
+    assert managed == "# Kubernetes-managed hosts file (host network)."
+    assert hosts == ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
+    assert ran(of, container(), "hostname; echo $HOSTNAME") == (["node-1", "node-1"], 0)
+
+
+def test_hosts_of_the_node_are_read_where_they_are_mounted() -> None:
+    of = pod({"name": "hosts", "hostPath": {"path": "/etc/hosts"}}, nodeName="node-1")
+    what = container(volumeMounts=mounted("hosts", "/etc/hosts-original"))
+    assert ran(of, what, "test -f /etc/hosts-original && head -n 1 /etc/hosts-original") == (
+        ["127.0.0.1\tlocalhost"],
+        0,
+    )
+
+
+def test_directory_of_the_node_can_be_written() -> None:
+    of = pod({"name": "logs", "hostPath": {"path": "/var/log"}})
+    what = container("echo one > /v/x; cat /v/x", volumeMounts=mounted("logs"))
+    assert lines(of, what) == ["one"]

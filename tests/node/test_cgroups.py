@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from haru.kube.cgroup_values import quota_of, shares_of, weight_of
 from haru.node.cgroups import host
 from haru.node.cgroups.amounts import (
     Amounts,
@@ -18,9 +19,6 @@ from haru.node.cgroups.amounts import (
     container_amounts,
     oom_score,
     pod_amounts,
-    quota_of,
-    shares_of,
-    weight_of,
 )
 from haru.node.cgroups.memory_qos import MemoryQos, pod_values
 from haru.node.cgroups.paths import CgroupName, kubepods, pod_cgroup, qos_cgroup

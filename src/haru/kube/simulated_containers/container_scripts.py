@@ -18,7 +18,8 @@ from haru.kube.container_restarts import is_sidecar
 from haru.kube.meta import Obj
 from haru.kube.simulated_containers import simulation
 from haru.kube.simulated_containers.container_shell import ContainerShell
-from haru.kube.simulated_containers.files import NO_SOURCES, TERMINATION_LOG, PodSources
+from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
+from haru.kube.simulated_containers.kubelet_files import TERMINATION_LOG
 from haru.kube.simulated_containers.pod_neighbours import restarts_of
 from haru.kube.simulated_containers.shell_output import Ran
 from haru.kube.simulated_containers.simulation import OOM_EXIT_CODE, course, own_setting, setting

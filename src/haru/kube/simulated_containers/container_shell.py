@@ -25,6 +25,7 @@ from haru.kube.simulated_containers.cluster_network import NETWORK_PROGRAMS
 from haru.kube.simulated_containers.file_listing import long_listing
 from haru.kube.simulated_containers.file_programs import run_on_files
 from haru.kube.simulated_containers.files import NO_SOURCES, ContainerFiles, PodSources, user_of
+from haru.kube.simulated_containers.kubelet_files import CGROUP_MOUNT, hostname_of
 from haru.kube.simulated_containers.network_programs import run_on_network
 from haru.kube.simulated_containers.pod_neighbours import (
     has_shared_volume,
@@ -55,7 +56,7 @@ def variables_of(
 ) -> dict[str, str]:
     """The environment of a container, after what init containers did before. Raises `ConfigError`."""
     known = {"spec": {}, **pod}
-    given = [("HOSTNAME", known["spec"].get("hostname") or pod["metadata"]["name"]), *sources.services]
+    given = [("HOSTNAME", hostname_of(known)), *sources.services]
 
     def file_key(ref: Mapping[str, Any]) -> bytes | None:
         return _file_key(pod, ref, before or _written_before(pod, container, sources))
@@ -251,6 +252,8 @@ class ContainerShell(TrivialShell):
             said = (self.pod.get("spec") or {}).get("securityContext") or {}
             values = {one["name"]: one["value"] for one in said.get("sysctls") or ()}
             return [f"{one} = {values[one]}" for one in rest] if all(one in values for one in rest) else None
+        if name == "mount" and rest == ["-t", "cgroup2"]:
+            return [CGROUP_MOUNT]
         if rest:
             return None
         if name in ("env", "printenv"):

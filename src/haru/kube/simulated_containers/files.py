@@ -14,6 +14,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from haru.kube.meta import Obj
@@ -22,16 +23,13 @@ from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
 from haru.kube.pod_environment.volume_files import OBJECT_SOURCES, Files, Token, files_of, in_memory, is_made_of_objects
 from haru.kube.simulated_containers.cluster_network import PodNetwork
 from haru.kube.simulated_containers.file_history import FILE_MODE, FileHistory
+from haru.kube.simulated_containers.kubelet_files import TERMINATION_LOG, kubelet_files, node_files
 from haru.kube.simulated_containers.shell_output import Change
 from haru.kube.simulated_containers.text import RESERVED, shifted
 
-TERMINATION_LOG: Final = "/dev/termination-log"
 MADE_DIRECTORY: Final = ".\2"
 """The file that stands for a directory in which there may be none: nobody else's has this name."""
-_WRITABLE: Final = ("emptyDir", "ephemeral", "persistentVolumeClaim")
 _ALWAYS_THERE: Final = ("/", "/tmp", "/etc", "/dev", "/var", "/root", "/home")
-_LOOPBACK: Final = ("127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback")
-_NAME_SERVER: Final = "10.96.0.10"
 _DIRECTORY_MODE, _OPEN_MODE = 0o755, 0o777
 _ACCOUNT_VOLUME: Final = "kube-api-access-"
 """What admission gives every pod, of objects that are in every namespace."""
@@ -104,10 +102,14 @@ class ContainerFiles(MutableMapping[str, str]):
         """How many seconds after the start of the container that program began which reads and writes."""
         self._pod, self._container, self._sources = {"spec": {}, **pod}, container, sources
         self._mounts = sorted(_mounts(pod, container, variables), key=lambda mount: len(mount.path), reverse=True)
-        self._given = _kubelet_files(pod, container)
         self._loaded: dict[str, Files] = {}
         self.user, self.group = user_of(pod, container)
         self._fs_group = (self._pod["spec"].get("securityContext") or {}).get("fsGroup")
+
+    @cached_property
+    def _given(self) -> Mapping[str, str]:
+        """The files that kubelets write into every container, and those of its control group."""
+        return kubelet_files(self._pod, self._container)
 
     # -- files --------------------------------------------------------------------------------------------------------
 
@@ -151,6 +153,8 @@ class ContainerFiles(MutableMapping[str, str]):
             if found is not None:
                 shared = found.mode if self._fs_group is None else found.mode | 0o440
                 return Stat(shared, found.owner or 0, self._fs_group or 0)
+        if mount is not None and "hostPath" in mount.volume and self._read(path) is not None:
+            return Stat(FILE_MODE)
         if self._is_directory(mount, path):
             if mount is None:
                 return Stat(_DIRECTORY_MODE, 0, 0, is_directory=True)
@@ -229,6 +233,9 @@ class ContainerFiles(MutableMapping[str, str]):
         if mount is not None and is_made_of_objects(mount.volume):
             found = self._files(mount).get(self._relative(mount, path))
             return None if found is None else RESERVED.sub("", found.data.decode(errors="replace"))
+        if mount is not None and "hostPath" in mount.volume:
+            on_node = posixpath.normpath(posixpath.join(mount.volume["hostPath"]["path"], self._relative(mount, path)))
+            return node_files(self._pod).get(on_node)
         return self._given.get(posixpath.normpath(path)) if mount is None else None
 
     def _place(self, path: str) -> tuple[_Mount | None, str]:
@@ -276,7 +283,7 @@ class ContainerFiles(MutableMapping[str, str]):
         if path in (self._container.get("terminationMessagePath") or TERMINATION_LOG, "/dev/null"):
             return
         if mount is not None:
-            closed = mount.read_only or not any(kind in mount.volume for kind in _WRITABLE)
+            closed = mount.read_only or is_made_of_objects(mount.volume) or "image" in mount.volume
         else:
             closed = bool((self._container.get("securityContext") or {}).get("readOnlyRootFilesystem"))
         if closed:
@@ -343,20 +350,3 @@ def _known(volume: Mapping[str, Any], *, optional: bool, with_tokens: bool = Fal
         if kind in (*OBJECT_SOURCES, *(("serviceAccountToken",) if with_tokens else ()))
     ]
     return {**volume, "projected": {**volume["projected"], "sources": sources}}
-
-
-def _kubelet_files(pod: Obj, container: Mapping[str, Any]) -> dict[str, str]:
-    """The files that kubelets write into every container."""
-    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
-    name, namespace = spec.get("hostname") or metadata["name"], metadata.get("namespace") or "default"
-    hosts = [*_LOOPBACK, *([f"{status['podIP']}\t{name}"] if status.get("podIP") else [])]
-    aliases = ["\t".join([one["ip"], *(one.get("hostnames") or ())]) for one in spec.get("hostAliases") or ()]
-    noted = ["", "# Entries added by HostAliases.", *aliases] if aliases else []
-    searched = " ".join(f"{prefix}svc.cluster.local" for prefix in (f"{namespace}.", "")) + " cluster.local"
-    resolver = [f"search {searched}", f"nameserver {_NAME_SERVER}", "options ndots:5"]
-    return {
-        "/etc/hostname": f"{name}\n",
-        "/etc/hosts": "".join(f"{line}\n" for line in ("# Kubernetes-managed hosts file.", *hosts, *noted)),
-        "/etc/resolv.conf": "".join(f"{line}\n" for line in resolver),
-        container.get("terminationMessagePath") or TERMINATION_LOG: "",
-    }

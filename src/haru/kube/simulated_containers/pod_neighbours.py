@@ -24,7 +24,8 @@ class Neighbour(NamedTuple):
 
 def has_shared_volume(pod: Obj) -> bool:
     """Whether containers of the pod can write what others read."""
-    return any("emptyDir" in volume for volume in (pod.get("spec") or {}).get("volumes") or ())
+    kinds = ("emptyDir", "ephemeral", "persistentVolumeClaim", "hostPath")
+    return any(kind in volume for volume in (pod.get("spec") or {}).get("volumes") or () for kind in kinds)
 
 
 def neighbours_before(pod: Obj, container: Mapping[str, Any]) -> Iterator[Neighbour]:

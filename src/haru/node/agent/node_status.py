@@ -10,13 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from haru.kube.cgroup_values import shares_of
 from haru.kube.container_restarts import RESTART_ALL_FEATURE
 from haru.kube.gates import FeatureGates
 from haru.kube.meta import Obj, get_condition
 from haru.kube.quantity import parse_quantity
 from haru.node.agent.machine import Machine
 from haru.node.agent.options import NodeOptions
-from haru.node.cgroups.amounts import Amounts, shares_of
+from haru.node.cgroups.amounts import Amounts
 from haru.node.eviction.thresholds import kept_from_pods
 from haru.proto import cri_pb2 as cri
 

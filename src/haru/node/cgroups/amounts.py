@@ -1,6 +1,6 @@
 """What containers and pods get of a machine, in the numbers that control groups and runtimes take.
 
-Source: the kubelet's conversion of milli-CPUs to shares, weights and quotas, and its OOM scores, as behaviour.
+Source: the kubelet's OOM scores, as behaviour.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from haru.kube.cgroup_values import MIN_SHARES, PERIOD_MICROSECONDS, quota_of, shares_of
 from haru.kube.node_admission import is_critical
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.resources import Requests, pod_limits, pod_requests
@@ -16,9 +17,6 @@ from haru.kube.strategy import qos_class
 from haru.node.cgroups.memory_qos import MemoryQos, container_values
 
 Obj = Mapping[str, Any]
-MIN_SHARES, MAX_SHARES = 2, 262_144
-PERIOD_MICROSECONDS = 100_000
-MIN_QUOTA_MICROSECONDS = 1_000
 GUARANTEED_SCORE, BEST_EFFORT_SCORE = -997, 1_000
 _PAGE_UNITS = ("Ki", "Mi", "Gi")
 
@@ -36,21 +34,6 @@ class Amounts:
     unified: Mapping[str, str] = field(default_factory=dict)
     pids: int = 0
     """How many processes and threads; 0: what the group has is left as it is."""
-
-
-def shares_of(milli: int) -> int:
-    """`cpu.shares` for so many thousandths of a CPU."""
-    return min(max(milli * 1024 // 1000, MIN_SHARES), MAX_SHARES)
-
-
-def weight_of(shares: int) -> int:
-    """`cpu.weight` of the unified hierarchy for shares."""
-    return 1 + (shares - MIN_SHARES) * 9_999 // (MAX_SHARES - MIN_SHARES)
-
-
-def quota_of(milli: int) -> int:
-    """`cpu.cfs_quota_us` for so many thousandths of a CPU; 0 for no limit."""
-    return max(milli * PERIOD_MICROSECONDS // 1000, MIN_QUOTA_MICROSECONDS) if milli else 0
 
 
 @dataclass(frozen=True, slots=True)

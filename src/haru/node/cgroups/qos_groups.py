@@ -13,11 +13,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
+from haru.kube.cgroup_values import MIN_SHARES, shares_of
 from haru.kube.meta import Obj
 from haru.kube.resources import pod_requests
 from haru.kube.strategy import qos_class
 from haru.node.agent.options import NodeOptions
-from haru.node.cgroups.amounts import MIN_SHARES, Amounts, shares_of
+from haru.node.cgroups.amounts import Amounts
 from haru.node.cgroups.host import Hierarchies, lacking
 from haru.node.cgroups.memory_qos import MemoryQos, configured, node_values
 from haru.node.cgroups.paths import CgroupName, kubepods, qos_cgroup

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from haru.node.cgroups.amounts import Amounts, weight_of
+from haru.kube.cgroup_values import weight_of
+from haru.node.cgroups.amounts import Amounts
 from haru.node.cgroups.host import Hierarchies
 from haru.node.cgroups.paths import CgroupName
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from haru.kube.cgroup_values import PERIOD_MICROSECONDS
 from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity
 from haru.kube.resources import pod_limits, pod_requests
-from haru.node.cgroups.amounts import PERIOD_MICROSECONDS, pod_amounts
+from haru.node.cgroups.amounts import pod_amounts
 
 _LEAST_MILLI = 2
 """A group has at least this share of a processor, also of a pod that requests none."""
