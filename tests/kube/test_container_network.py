@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from haru.kube.indexed_objects import ListedObjects
 from haru.kube.names import format_time
 from haru.kube.simulated_containers.cluster_network import (
     ClusterNetwork,
@@ -54,20 +55,13 @@ def slice_of(of: str, *pods: str, port: int = 8080, ready: bool = True, **endpoi
         {"addresses": ["10.0.0.9"], "conditions": {"ready": ready}, "targetRef": {"name": pod}, **endpoint}
         for pod in pods
     ]
-    meta = {"name": f"{of}-x", "namespace": "n", "creationTimestamp": at(-60)}
-    return {"metadata": meta, "ports": [{"name": "", "port": port}], "endpoints": endpoints, "of": of}
+    labels = {"kubernetes.io/service-name": of}
+    meta = {"name": f"{of}-x", "namespace": "n", "creationTimestamp": at(-60), "labels": labels}
+    return {"metadata": meta, "ports": [{"name": "", "port": port}], "endpoints": endpoints}
 
 
 def cluster(*services: Obj, pods: Iterable[Obj] = (), slices: Iterable[Obj] = ()) -> ClusterNetwork:
-    def key(obj: Obj) -> str:
-        return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
-
-    of_service: dict[str, list[Obj]] = {}
-    for one in slices:
-        of_service.setdefault(f"n/{one['of']}", []).append(one)
-    return ClusterNetwork(
-        {key(one): one for one in services}, {key(one): one for one in pods}, lambda name: of_service.get(name, ())
-    )
+    return ClusterNetwork(ListedObjects(services), ListedObjects(pods), ListedObjects(slices))
 
 
 WEB = cluster(service("web"), pods=[backend("web-0")], slices=[slice_of("web", "web-0")])

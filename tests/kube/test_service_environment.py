@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from haru.kube.indexed_objects import ListedObjects
+from haru.kube.pod_environment import service_environment as variables
 from haru.kube.pod_environment.environment import ReferencedObjects, environment
 from haru.kube.pod_environment.fields import DownwardFacts
-from haru.kube.pod_environment.service_environment import service_environment
 
 Obj = dict[str, Any]
 
@@ -22,6 +23,10 @@ API = service("kubernetes", "default", "10.96.0.1", {"name": "https", "port": 44
 
 def pod(namespace: str = "team", **spec: Any) -> Obj:
     return {"metadata": {"name": "p", "namespace": namespace}, "spec": spec}
+
+
+def service_environment(pod: Obj, services: list[Obj]) -> list[tuple[str, str]]:
+    return variables.service_environment(pod, ListedObjects(services))
 
 
 def test_api_server_has_all_its_variables() -> None:

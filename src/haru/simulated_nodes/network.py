@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -17,20 +17,19 @@ from typing import Final
 from haru.client.api import ApiClient
 from haru.client.informer import Informer
 from haru.kube.kinds import known_kind
-from haru.kube.meta import Obj, key_of, labels_of, namespace_of, uid_of
+from haru.kube.meta import Obj, key_of, uid_of
 from haru.kube.simulated_containers.cluster_network import (
-    SERVICE_NAME,
     ClusterNetwork,
     NetworkMemory,
     PodNetwork,
     asks_network,
     has_asked,
     pod_network,
+    service_of,
 )
 
 SERVICES: Final = known_kind("v1", "Service")
 ENDPOINT_SLICES: Final = known_kind("discovery.k8s.io/v1", "EndpointSlice")
-_BY_SERVICE: Final = "service"
 _LOOK_SECONDS, _LOOKS = 0.2, 25
 """How often it is looked whether the first list is there; to a pod that begins before it nothing is known."""
 
@@ -52,12 +51,9 @@ class NodeNetwork:
     ) -> None:
         self._pods, self._now, self._tell = pods, now, tell
         self._services, self._slices = Informer(client, SERVICES), Informer(client, ENDPOINT_SLICES)
-        self._slices.add_index(_BY_SERVICE, _service_of)
         for informer, changed in ((self._services, self._service_changed), (self._slices, self._slice_changed)):
             informer.add_handler(changed, _of_new(changed), changed)
-        self._cluster = ClusterNetwork(
-            self._services.store, pods.store, lambda key: self._slices.among(_BY_SERVICE, key)
-        )
+        self._cluster = ClusterNetwork(self._services, pods, self._slices)
         self._asking: dict[str, _Asking] = {}
         self._askers: dict[str, set[str]] = {}
         """The uids of those who have asked for a Service."""
@@ -114,11 +110,6 @@ class NodeNetwork:
             asking.services.add(service)
             self._askers.setdefault(service, set()).add(uid)
 
-    def services_for(self, pod: Obj) -> list[Obj]:
-        """The Services that its containers may be told of in variables."""
-        namespaces = (namespace_of(pod), "default")
-        return [one for one in self._services.store.values() if namespace_of(one) in namespaces]
-
     async def _is_known(self) -> bool:
         for _ in range(_LOOKS):
             waiting = [informer for informer in self.informers if not informer.has_synced]
@@ -133,7 +124,7 @@ class NodeNetwork:
         self._tell_askers(key_of(service))
 
     def _slice_changed(self, endpoint_slice: Obj) -> None:
-        for service in _service_of(endpoint_slice):
+        for service in service_of(endpoint_slice):
             self._tell_askers(service)
 
     def _tell_askers(self, service: str) -> None:
@@ -147,8 +138,3 @@ def _of_new(changed: Callable[[Obj], None]) -> Callable[[Obj, Obj], None]:
 
 def _nobody(service: str) -> None:
     """All that is asked has been asked."""
-
-
-def _service_of(endpoint_slice: Obj) -> Iterator[str]:
-    if name := labels_of(endpoint_slice).get(SERVICE_NAME):
-        yield f"{namespace_of(endpoint_slice)}/{name}"

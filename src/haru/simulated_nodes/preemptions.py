@@ -33,12 +33,16 @@ class Preemptions:
         self._begun: dict[str, datetime] = {}
         """By uid of a victim, since when it ends."""
         self._waits: dict[str, _Wait] = {}
+        self._awaited: dict[str, list[str]] = {}
+        """By uid of a victim, the uids of the pods that wait for its end."""
 
     def begin(self, pod: Obj, victims: Sequence[Obj]) -> list[Obj]:
         """Have a critical pod wait for others; those of them that would not end anyway."""
         now = self._clock()
         until = now + timedelta(seconds=seconds_to_wait(victims))
         self._waits[uid_of(pod)] = _Wait(key_of(pod), set(map(uid_of, victims)), until)
+        for one in victims:
+            self._awaited.setdefault(uid_of(one), []).append(uid_of(pod))
         new = [one for one in victims if not is_being_deleted(one) and uid_of(one) not in self._begun]
         self._begun.update((uid_of(one), now) for one in new)
         return new
@@ -53,7 +57,7 @@ class Preemptions:
         uid = uid_of(pod)
         self._begun.pop(uid, None)
         self._waits.pop(uid, None)
-        waited = [wait for wait in self._waits.values() if uid in wait.victims]
+        waited = [wait for one in self._awaited.pop(uid, ()) if (wait := self._waits.get(one)) is not None]
         for wait in waited:
             wait.victims.discard(uid)
         return [wait.key for wait in waited]

@@ -59,7 +59,7 @@ class SourceReader:
         network = await self._network.of(pod)
         if network is None:
             return PodSources(objects, allocatable)
-        services = service_environment(pod, self._network.services_for(pod))
+        services = service_environment(pod, network.cluster.services)
         return PodSources(objects, allocatable, tuple(services), network=network)
 
 

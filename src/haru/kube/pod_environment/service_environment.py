@@ -7,28 +7,23 @@ Source: the kubelet's service environment, as behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from haru.kube.meta import Obj
+from haru.kube.indexed_objects import IndexedObjects, in_namespace
+from haru.kube.meta import Obj, name_of
 
 API_SERVER = "default", "kubernetes"
 
 
-def service_environment(pod: Obj, services: Iterable[Obj]) -> list[tuple[str, str]]:
+def service_environment(pod: Obj, services: IndexedObjects) -> list[tuple[str, str]]:
     """The variables of a pod's containers, ordered by Service."""
-    namespace = pod["metadata"]["namespace"]
-    links = pod["spec"].get("enableServiceLinks", True)
-    seen: dict[str, Obj] = {}
-    for service in services:
-        where, name = service["metadata"]["namespace"], service["metadata"]["name"]
-        if not _has_address(service):
-            continue
-        if where == namespace and (links or (where, name) == API_SERVER):
-            seen[name] = service
-        elif (where, name) == API_SERVER:
-            # A Service of this name in the pod's own namespace goes before it.
-            seen.setdefault(name, service)
+    named = {API_SERVER[1]: services.store.get("/".join(API_SERVER))}
+    if pod["spec"].get("enableServiceLinks", True):
+        own = in_namespace(services, pod["metadata"]["namespace"])
+        # A Service of the API server's name in the pod's own namespace goes before it.
+        named |= {name_of(service): service for service in own if _has_address(service)}
+    seen = {name: service for name, service in named.items() if service is not None and _has_address(service)}
     return [variable for name in sorted(seen) for variable in _variables(name, seen[name]["spec"])]
 
 

@@ -16,13 +16,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from haru.kube.meta import Obj, get_condition, name_of, namespace_of
+from haru.kube.indexed_objects import IndexedObjects, in_namespace
+from haru.kube.meta import Obj, get_condition, labels_of, name_of, namespace_of
 from haru.kube.names import parse_time
 from haru.kube.pod_containers import containers_of
 
 SERVICE_NAME: Final = "kubernetes.io/service-name"
 NETWORK_PROGRAMS: Final = ("nslookup", "getent", "nc", "wget", "curl", "pg_isready", "mysqladmin", "redis-cli")
 NETWORK_PROGRAM: Final = re.compile(rf"\b(?:{'|'.join(NETWORK_PROGRAMS)})(?![\w./=-])")
+_BY_SERVICE: Final = "service"
+_BY_ADDRESS: Final = "address"
 _DOMAIN: Final = ".svc.cluster.local"
 _ALWAYS_THERE: Final = ("default", "kube-system")
 _MOST_STRETCHES: Final = 100
@@ -104,13 +107,30 @@ class _Name(NamedTuple):
     full: str
 
 
+def service_of(endpoint_slice: Obj) -> tuple[str, ...]:
+    """The Service of an EndpointSlice, by `namespace/name`, if it has one."""
+    name = labels_of(endpoint_slice).get(SERVICE_NAME)
+    return (f"{namespace_of(endpoint_slice)}/{name}",) if name else ()
+
+
+def _address_of(obj: Obj) -> tuple[str, ...]:
+    """The address of a Service or a pod, if it has one."""
+    address = (obj.get("spec") or {}).get("clusterIP") or (obj.get("status") or {}).get("podIP")
+    return (address,) if address else ()
+
+
+def _at_address(objects: IndexedObjects, address: str) -> Iterable[Obj]:
+    objects.add_index(_BY_ADDRESS, _address_of)
+    return objects.among(_BY_ADDRESS, address)
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterNetwork:
-    """The objects that decide, by `namespace/name`; `slices_of` gives the EndpointSlices of such a Service."""
+    """The objects that decide: Services, pods and EndpointSlices; they are indexed once somebody asks by an index."""
 
-    services: Mapping[str, Obj]
-    pods: Mapping[str, Obj]
-    slices_of: Callable[[str], Iterable[Obj]]
+    services: IndexedObjects
+    pods: IndexedObjects
+    slices: IndexedObjects
 
     def named(self, host: str, namespace: str) -> _Name | None:
         """What a name stands for as a pod of this namespace resolves it; None for one outside the cluster."""
@@ -123,18 +143,18 @@ class ClusterNetwork:
             return _name(labels) if len(labels) in (2, 3) else None
         if len(labels) == 1:
             return _name([host, namespace])
-        if len(labels) == 2 and f"{namespace}/{labels[1]}" in self.services:
+        if len(labels) == 2 and f"{namespace}/{labels[1]}" in self.services.store:
             return _name([*labels, namespace])
         return _name(labels) if len(labels) < 4 and self._is_namespace(labels[-1], namespace) else None
 
     def _is_namespace(self, name: str, own: str) -> bool:
         if name == own or name in _ALWAYS_THERE:
             return True
-        return any(key.startswith(f"{name}/") for key in (*self.services, *self.pods))
+        return any(True for objects in (self.services, self.pods) for _ in in_namespace(objects, name))
 
     def addresses(self, name: _Name) -> Iterator[tuple[str, float]] | None:
         """The addresses of a name, each with the moment since when it is one; None if it leads out of the cluster."""
-        service = self.services.get(name.service)
+        service = self.services.store.get(name.service)
         if service is None:
             return iter(())
         spec, created = service.get("spec") or {}, _created(service)
@@ -147,7 +167,7 @@ class ClusterNetwork:
 
     def port(self, name: _Name, number: int) -> float | None:
         """Since when a port behind a name answers; None if it does not."""
-        service = self.services.get(name.service)
+        service = self.services.store.get(name.service)
         if service is None:
             return None
         headless, listed = _is_headless(service), (service.get("spec") or {}).get("ports") or ()
@@ -162,21 +182,20 @@ class ClusterNetwork:
 
     def owner(self, address: str) -> _Name | Obj | None:
         """The Service or the pod that has an address; None if nobody in the cluster does."""
-        for key, service in self.services.items():
-            if (service.get("spec") or {}).get("clusterIP") == address:
-                namespace, _, name = key.partition("/")
-                return _name([name, namespace])
-        return next((pod for pod in self.pods.values() if (pod.get("status") or {}).get("podIP") == address), None)
+        for service in _at_address(self.services, address):
+            return _name([name_of(service), namespace_of(service)])
+        return next(iter(_at_address(self.pods, address)), None)
 
     def _endpoints(self, service: str) -> Iterator[tuple[str, str, float, Mapping[str, int], Obj | None]]:
         """The ready endpoints of a Service: hostname, address, since when, ports by name, and the pod behind it."""
-        for one in self.slices_of(service):
+        self.slices.add_index(_BY_SERVICE, service_of)
+        for one in self.slices.among(_BY_SERVICE, service):
             ports = {port.get("name") or "": port.get("port") or 0 for port in one.get("ports") or ()}
             for endpoint in one.get("endpoints") or ():
                 if (endpoint.get("conditions") or {}).get("ready") is False or not endpoint.get("addresses"):
                     continue
                 behind = (endpoint.get("targetRef") or {}).get("name")
-                pod = self.pods.get(f"{namespace_of(one)}/{behind}") if behind else None
+                pod = self.pods.store.get(f"{namespace_of(one)}/{behind}") if behind else None
                 since = _ready_since(pod) if pod is not None else _created(one)
                 yield endpoint.get("hostname") or "", endpoint["addresses"][0], since, ports, pod
 

@@ -102,7 +102,7 @@ class Context:
             return ()
         if not self.services.has_synced:
             raise ConfigError("services have not yet been read at least once, cannot construct envvars")
-        return service_environment(pod, self.services.store.values())
+        return service_environment(pod, self.services)
 
     def users(self, pod: Obj) -> IdRange | None:
         """The users of a pod that wants its own, None for one that has the host's. Raises `UserNamespaceError`."""

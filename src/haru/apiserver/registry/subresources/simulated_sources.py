@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from haru.apiserver.object_store import ObjectStore
-from haru.kube.meta import Obj, key_of, labels_of, name_of, namespace_of
+from haru.kube.indexed_objects import ListedObjects
+from haru.kube.meta import Obj, name_of, namespace_of
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.service_environment import API_SERVER, service_environment
 from haru.kube.pod_environment.volume_files import references
 from haru.kube.simulated_containers.cluster_network import (
-    SERVICE_NAME,
     ClusterNetwork,
     PodNetwork,
     asks_network,
@@ -37,21 +37,20 @@ async def pod_sources(objects: ObjectStore, pod: Obj, command: Sequence[str] = (
         services.append(own)
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     network = await _network(objects, pod, command) if asks_network(pod, *command) else None
-    return PodSources(found, allocatable, tuple(service_environment(pod, services)), network=network)
+    return PodSources(found, allocatable, tuple(service_environment(pod, ListedObjects(services))), network=network)
 
 
 async def _network(objects: ObjectStore, pod: Obj, command: Sequence[str]) -> PodNetwork:
     """The network as the pod's containers see it, as far as the objects of namespaces say that they can name."""
     every = map(name_of, await objects.peek_all("", "namespaces"))
-    services, pods = dict[str, Obj](), dict[str, Obj]()
-    slices: dict[str, list[Obj]] = {}
-    for namespace in sorted(reachable_namespaces(pod, every, *command)):
-        services |= {key_of(one): one for one in await objects.peek_all("", "services", namespace)}
-        pods |= {key_of(one): one for one in await objects.peek_all("", "pods", namespace)}
-        for one in await objects.peek_all("discovery.k8s.io", "endpointslices", namespace):
-            if name := labels_of(one).get(SERVICE_NAME):
-                slices.setdefault(f"{namespace}/{name}", []).append(one)
-    return pod_network(ClusterNetwork(services, pods, lambda key: slices.get(key, ())), pod, objects.clock())
+    namespaces = sorted(reachable_namespaces(pod, every, *command))
+
+    async def listed(group: str, plural: str) -> ListedObjects:
+        return ListedObjects([one for name in namespaces for one in await objects.peek_all(group, plural, name)])
+
+    services, pods = await listed("", "services"), await listed("", "pods")
+    slices = await listed("discovery.k8s.io", "endpointslices")
+    return pod_network(ClusterNetwork(services, pods, slices), pod, objects.clock())
 
 
 async def _each(objects: ObjectStore, plural: str, namespace: str, names: Iterable[str]) -> dict[str, Obj]:
