@@ -257,3 +257,39 @@ def test_pod_of_the_documentation_waits_for_a_service_and_then_reaches_it(cluste
     refused = kubectl("exec", "myapp-pod", "-c", "myapp-container", "--", "curl", "-s", "http://myservice:81")
     assert (refused.returncode, refused.stdout) == (7, "")
     kubectl("delete", "pod/myapp-pod", "service/myservice", "--now")
+
+
+def test_files_that_commands_write_stay_in_their_container(kubectl: Run) -> None:
+    path = f"/tmp/{os.urandom(3).hex()}"
+    assert kubectl("exec", "reader", "--", "sh", "-c", f"mkdir {path} && echo one > {path}/x").returncode == 0
+    assert kubectl("exec", "-i", "reader", "--", "sh", stdin=f"echo two >> {path}/x\n").returncode == 0
+    assert kubectl("exec", "reader", "--", "cat", f"{path}/x").stdout == "one\ntwo\n"
+    assert kubectl("exec", "reader", "--", "rm", f"{path}/x").returncode == 0
+    assert kubectl("exec", "reader", "--", "test", "-f", f"{path}/x").returncode == 1
+    assert kubectl("exec", "main", "-c", "main", "--", "test", "-d", path).returncode == 1
+
+
+def test_token_of_the_service_account_is_that_of_the_pod(kubectl: Run, cluster: LocalCluster) -> None:
+    mounted = "/var/run/secrets/kubernetes.io/serviceaccount"
+    read = kubectl("exec", "reader", "--", "cat", f"{mounted}/token").stdout.strip()
+    assert kubectl("exec", "reader", "--", "cat", f"{mounted}/token").stdout.strip() == read
+    assert "BEGIN CERTIFICATE" in kubectl("exec", "reader", "--", "cat", f"{mounted}/ca.crt").stdout
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": read}}
+    answer = kubectl("create", "-f", "-", "-o", "json", stdin=json.dumps(review))
+    user = json.loads(answer.stdout)["status"]["user"]
+    assert user["username"] == "system:serviceaccount:default:default"
+    pod = cluster.get("Pod", "reader")
+    assert pod is not None
+    assert user["extra"]["authentication.kubernetes.io/pod-uid"] == [pod["metadata"]["uid"]]
+    assert user["extra"]["authentication.kubernetes.io/node-name"] == ["cpu-0"]
+
+
+def test_container_ends_as_its_token_lets_it(kubectl: Run, cluster: LocalCluster) -> None:
+    name = f"token-{os.urandom(3).hex()}"
+    script = "test -s /var/run/secrets/kubernetes.io/serviceaccount/token || exit 7"
+    container = {"name": "c", "image": "busybox", "command": ["sh", "-c", script]}
+    spec = {"restartPolicy": "Never", "containers": [container]}
+    cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+    cluster.wait_until(
+        lambda: ((cluster.get("Pod", name) or {}).get("status") or {}).get("phase") == "Succeeded", what="it ends well"
+    )

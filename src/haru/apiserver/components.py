@@ -29,6 +29,7 @@ from haru.apiserver.proxy.kubelets.connections import KubeletProxy
 from haru.apiserver.proxy.targets import TargetResolver
 from haru.apiserver.registry.handlers import Handlers
 from haru.apiserver.registry.loopback import Loopback
+from haru.apiserver.registry.subresources.simulated_sources import SimulatedPods
 from haru.apiserver.serving_address import ServingAddress
 from haru.apiserver.start_retry import until_store_answers
 from haru.apiserver.streams import OpenStreams
@@ -141,13 +142,14 @@ class Components:
             from haru.apiserver.proxy.kubelets.client import Kubelets
 
             kubelets = Kubelets(objects, config.kubelets)
-        self.kubelet_proxy = KubeletProxy(objects, kubelets, streams)
+        simulated = SimulatedPods(objects, account_tokens)
+        self.kubelet_proxy = KubeletProxy(objects, kubelets, simulated, streams)
         self.proxy = Proxy(TargetResolver(objects, kubelets), streams)
         self.peers: Peers | None = None
         """The other API servers on the same store; None: this server looks for none."""
         if config.peers is not None and config.gates.enabled("APIServerIdentity"):
             self.peers = Peers(self.loopback, config.peers, self.address, streams)
-        self.handlers = Handlers(self.authenticator, self.authorizer, kubelets, streams)
+        self.handlers = Handlers(self.authenticator, self.authorizer, kubelets, simulated, streams)
         self.auditor = Auditor(config.audit, config.clock) if config.audit is not None else None
         reloader = self._reloader(config)
         self.background = Background(self.loopback, self.address, self.handlers.lists, reloader)

@@ -84,7 +84,7 @@ class PodWorkers:
         self._pods.add_index(_BY_CLAIM, claim_keys)
         self._pods.add_handler(self._pod_added, lambda old, new: self._pod_added(new), self._pod_deleted)
         self.network = NodeNetwork(client, self._pods, clock.now, self._queue.add)
-        self._sources = SourceReader(as_node, self.network)
+        self._sources = SourceReader(as_node, self.network, clock.now)
         self._with_claims = with_claims
         self._claims.claims.add_handler(self._claim_changed, lambda old, new: self._claim_changed(new))
 

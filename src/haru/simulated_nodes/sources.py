@@ -11,13 +11,14 @@ from datetime import datetime
 from typing import Final
 
 from haru.client.api import ApiClient
+from haru.client.pod_tokens import PodTokens
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj, namespace_of, uid_of
 from haru.kube.names import parse_time
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.service_environment import service_environment
-from haru.kube.pod_environment.volume_files import references
+from haru.kube.pod_environment.volume_files import Token, asks_for_tokens, references
 from haru.kube.simulated_containers.files import PodSources
 from haru.simulated_nodes.network import NodeNetwork
 from haru.simulated_nodes.nodes import SimulatedNode
@@ -34,13 +35,15 @@ _LEAST_PAUSE, _LONGEST_PAUSE = 1.0, 10.0
 class SourceReader:
     """Read the objects of pods, once for each pod."""
 
-    def __init__(self, as_node: Callable[[str], ApiClient], network: NodeNetwork) -> None:
+    def __init__(self, as_node: Callable[[str], ApiClient], network: NodeNetwork, now: Callable[[], datetime]) -> None:
         self._as_node, self._network = as_node, network
+        self._tokens = PodTokens(now)
         self._read: dict[str, ReferencedObjects] = {}
 
     def forget(self, uid: str) -> None:
         """The pod has ended."""
         self._read.pop(uid, None)
+        self._tokens.forget(uid)
         self._network.forget(uid)
 
     async def of(self, pod: Obj, node: SimulatedNode) -> PodSources:
@@ -57,10 +60,20 @@ class SourceReader:
                 self._read[uid_of(pod)] = objects
         allocatable = (node.stored.get("status") or {}).get("allocatable") or {}
         network = await self._network.of(pod)
+        token = await self._token(pod, node) if asks_for_tokens(pod) else None
         if network is None:
-            return PodSources(objects, allocatable)
+            return PodSources(objects, allocatable, token=token)
         services = service_environment(pod, network.cluster.services)
-        return PodSources(objects, allocatable, tuple(services), network=network)
+        return PodSources(objects, allocatable, tuple(services), token, network)
+
+    async def _token(self, pod: Obj, node: SimulatedNode) -> Token | None:
+        """The tokens of a pod whose containers ask for them; none where nodes may not have any."""
+        try:
+            return await self._tokens.of(self._as_node(node.name), pod)
+        except StatusError as error:
+            if error.code not in _ABSENT:
+                raise
+            return None
 
 
 def mount_pause(pod: Obj, now: datetime) -> float:

@@ -14,6 +14,7 @@ from haru.apiserver.registry.object_metadata import keep_server_metadata
 from haru.apiserver.registry.resources import Target, no_such_path
 from haru.apiserver.registry.reviews import review_handlers
 from haru.apiserver.registry.subresources import binding, eviction, pods, scale, token
+from haru.apiserver.registry.subresources.simulated_sources import SimulatedPods
 from haru.apiserver.registry.verbs import (
     delete,
     delete_collection,
@@ -87,7 +88,12 @@ class Handlers:
     """The handlers of one server's resources; each is bound to what it needs beyond its call."""
 
     def __init__(
-        self, authenticator: Authenticator, authorizer: Authorizer, kubelets: Kubelets | None, streams: OpenStreams
+        self,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        kubelets: Kubelets | None,
+        simulated: SimulatedPods,
+        streams: OpenStreams,
     ) -> None:
         self.lists = ListCache()
         self._verbs: Mapping[str, Handler] = {
@@ -101,7 +107,7 @@ class Handlers:
             "deletecollection": delete_collection,
         }
         self._reviews = review_handlers(authenticator, authorizer)
-        self._subresources = _subresource_handlers(authenticator, kubelets, streams)
+        self._subresources = _subresource_handlers(authenticator, kubelets, simulated, streams)
 
     def find(self, target: Target, request: Request) -> tuple[str, Handler]:
         """Return the verb and the handler of a request; 405 when its method is not served there."""
@@ -122,7 +128,7 @@ class Handlers:
 
 
 def _subresource_handlers(
-    authenticator: Authenticator, kubelets: Kubelets | None, streams: OpenStreams
+    authenticator: Authenticator, kubelets: Kubelets | None, simulated: SimulatedPods, streams: OpenStreams
 ) -> Mapping[str, Mapping[str, Handler]]:
     return {
         "approval": {"get": handle_get, "update": update_approval, "patch": patch_approval},
@@ -134,7 +140,7 @@ def _subresource_handlers(
         },
         "eviction": {"create": eviction.evict},
         "finalize": {"update": finalize},
-        "log": {"get": partial(pods.read_log, kubelets, streams)},
+        "log": {"get": partial(pods.read_log, kubelets, simulated, streams)},
         "resize": {"get": handle_get, "update": pods.update_resources, "patch": pods.patch_resources},
         "scale": {"get": scale.read, "update": scale.update, "patch": scale.patch},
         "status": {"get": handle_get, "update": handle_update, "patch": handle_patch},

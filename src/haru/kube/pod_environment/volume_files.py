@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from haru.kube.meta import Obj
+from haru.kube.pod_containers import containers_of
 from haru.kube.pod_environment.environment import ReferencedObjects, config_map_data, secret_data
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts, field_value, resource_value
 
@@ -30,6 +31,7 @@ class File:
 Files = dict[str, File]
 Token = Callable[[Mapping[str, Any]], str]
 """The token for a `serviceAccountToken` projection, which is there already."""
+DEFAULT_TOKEN_SECONDS: Final = 3600
 OBJECT_SOURCES: Final = ("configMap", "secret", "downwardAPI", "projected")
 
 
@@ -68,6 +70,23 @@ def token_requests(pod: Obj) -> list[Mapping[str, Any]]:
         for source in (volume.get("projected") or {}).get("sources") or ()
         if source.get("serviceAccountToken")
     ]
+
+
+def token_key(request: Mapping[str, Any]) -> str:
+    """The same for requests that one token answers."""
+    return f"{request.get('expirationSeconds') or DEFAULT_TOKEN_SECONDS}/{request.get('audience') or ''}"
+
+
+def asks_for_tokens(pod: Obj, *more: str) -> bool:
+    """Whether the containers of a pod, or one of these texts, name a place where a token is mounted."""
+    spec = pod.get("spec") or {}
+    names = {volume["name"] for volume in spec.get("volumes") or () if token_requests({"spec": {"volumes": [volume]}})}
+    for container in containers_of(spec) if names else ():
+        texts = (*more, *(str(value) for key, value in container.items() if key != "volumeMounts"))
+        mounts = container.get("volumeMounts") or ()
+        if any(one["mountPath"] in text for one in mounts if one["name"] in names for text in texts):
+            return True
+    return False
 
 
 def references(pod: Obj) -> tuple[set[str], set[str]]:

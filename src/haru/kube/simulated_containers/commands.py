@@ -28,14 +28,15 @@ def run_in_container(
     sources: PodSources = NO_SOURCES,
     elapsed: float = math.inf,
 ) -> Ran:
-    """What a command prints in a container that has run so long, and how it ends.
+    """What a command prints in a container that has run so long, how it ends, and the files that it changes, by name.
 
     Raises ValueError for a malformed annotation, `ConfigError` if an object of its environment is gone.
     """
     files = files_after(pod, container, sources, elapsed)
     if sources.network is not None:  # it begins now
         sources = replace(sources, network=replace(sources.network, began={}))
-    return _CommandShell(pod, container, sources, files).answer(argv)
+    ran = _CommandShell(pod, container, sources, files).answer(argv)
+    return replace(ran, changes=[replace(one, path=files.key(one.path)) for one in ran.changes])
 
 
 def is_interactive(argv: Sequence[str]) -> bool:

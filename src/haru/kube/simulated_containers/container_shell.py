@@ -28,6 +28,7 @@ from haru.kube.simulated_containers.files import NO_SOURCES, ContainerFiles, Pod
 from haru.kube.simulated_containers.kubelet_files import CGROUP_MOUNT, hostname_of
 from haru.kube.simulated_containers.network_programs import run_on_network
 from haru.kube.simulated_containers.pod_neighbours import (
+    began_at,
     has_shared_volume,
     neighbours_before,
     neighbours_beside,
@@ -110,9 +111,24 @@ def files_after(
     ran = own.run_container() or Ran()
     files = own.files
     files.history.follow(replace(one, path=files.key(one.path)) for one in ran.changes)
+    files.history.follow(_executed(pod, container, sources))
     files.begins = elapsed if math.isfinite(elapsed) else 0.0
     files.history.now = lambda: elapsed
     return files
+
+
+def _executed(pod: Obj, container: Mapping[str, Any], sources: PodSources) -> Iterator[Change]:
+    """What commands have changed that were run in this container, or in volumes that it shares, by its own time."""
+    name, began = container["name"], began_at(pod, container["name"]) if sources.executed else None
+    if began is None:
+        return
+    for one in sources.executed:
+        is_own = (one.container, one.restarts) == (name, restarts_of(pod, name))
+        later = (one.began - began).total_seconds()
+        for change in one.changes:
+            if is_own or not change.path.startswith("/"):
+                text = None if change.text is None else shifted(change.text, later)
+                yield replace(change, at=later + change.at, text=text)
 
 
 def change_times(pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_SOURCES) -> list[float]:

@@ -12,8 +12,9 @@ import math
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -42,6 +43,15 @@ _REFERENCE: Final = re.compile(r"\$\(([^()]*)\)")
 _NO_OBJECTS: Final = ReferencedObjects(lambda _: None, lambda _: None)
 
 
+class Executed(NamedTuple):
+    """What a command has changed that was run in a container after so many restarts; by the names of files."""
+
+    container: str
+    restarts: int
+    began: datetime
+    changes: Sequence[Change]
+
+
 @dataclass(frozen=True, slots=True)
 class PodSources:
     """What a pod's containers are told beyond its spec: objects, addresses and sizes, variables of Services."""
@@ -52,6 +62,7 @@ class PodSources:
     token: Token | None = None
     network: PodNetwork | None = None
     """What the containers reach; None where nothing is known of it."""
+    executed: tuple[Executed, ...] = ()
 
     def facts(self, pod: Obj) -> DownwardFacts:
         """What the downward API tells of where a pod is."""

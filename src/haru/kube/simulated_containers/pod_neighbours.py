@@ -64,6 +64,11 @@ def restarts_of(pod: Obj, name: str) -> int:
     return next((int(one.get("restartCount") or 0) for one in every if one["name"] == name), 0)
 
 
+def began_at(pod: Obj, name: str) -> datetime | None:
+    """When the last run of a container began, as its status says."""
+    return _ran(pod, name)[0]
+
+
 def _seconds_between(pod: Obj, container: Mapping[str, Any], other: Mapping[str, Any]) -> float | None:
     """How long after the container the other one begins; None if it has not begun."""
     own, (began, _) = _ran(pod, container["name"])[0], _ran(pod, other["name"])

@@ -1,40 +1,32 @@
 """Config maps, secrets and tokens of the pods here: each object is watched by its name, while a pod speaks of it.
 
 A node may read what its pods refer to and nothing else, so there is one watch for each object. Source: the kubelet's
-watching managers and its token manager (renewed after 80 % of a token's life or 24 hours), as behaviour.
+watching managers, as behaviour.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from haru.client.api import ApiClient
 from haru.client.informer import Informer, Selection
+from haru.client.pod_tokens import PodTokens
 from haru.clock import utc_now
 from haru.event_loop import cancelled
-from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
-from haru.kube.names import parse_time
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.fields import ConfigError
-from haru.kube.pod_environment.volume_files import references, token_requests
+from haru.kube.pod_environment.volume_files import Token, references
 
-_log = logging.getLogger(__name__)
 CONFIG_MAPS = known_kind("v1", "ConfigMap")
 SECRETS = known_kind("v1", "Secret")
-ACCOUNTS = known_kind("v1", "ServiceAccount")
 ObjectKey = tuple[Kind, str, str]
 """Kind, namespace, name."""
 _FIRST_SECONDS = 10.0
-_RENEW_AGAIN_SECONDS = 60.0
-_LONGEST_TOKEN_AGE = 24 * 3600.0
 
 
 @dataclass(slots=True)
@@ -42,12 +34,6 @@ class _Watched:
     informer: Informer
     task: asyncio.Task[None]
     users: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    text: str
-    renew_at: float
 
 
 class Objects:
@@ -61,7 +47,7 @@ class Objects:
         self._now = now
         self._watched: dict[ObjectKey, _Watched] = {}
         self._of_pod: dict[str, set[ObjectKey]] = {}
-        self._tokens: dict[str, dict[str, _Token]] = {}
+        self._tokens = PodTokens(now)
 
     async def want(self, pod: Obj) -> ReferencedObjects:
         """Have everything that a pod refers to here; it is watched until `forget`. Raises `ConfigError`."""
@@ -116,39 +102,11 @@ class Objects:
         """Drop a deleted pod."""
         for key in self._of_pod.pop(uid, ()):
             self._leave(key, uid)
-        self._tokens.pop(uid, None)
+        self._tokens.forget(uid)
 
-    async def tokens(self, pod: Obj) -> Callable[[Mapping[str, Any]], str]:
+    async def tokens(self, pod: Obj) -> Token:
         """Tokens for the pod's projections, made or renewed as need be. Raises StatusError, OSError for a first one."""
-        uid = pod["metadata"]["uid"]
-        kept = self._tokens.setdefault(uid, {})
-        for request in token_requests(pod):
-            key, now = _key(request), self._now().timestamp()
-            if key in kept and now < kept[key].renew_at:
-                continue
-            try:
-                kept[key] = await self._token(pod, request)
-            except (OSError, StatusError) as error:
-                if key not in kept:
-                    raise
-                _log.warning("a token of pod %s was not renewed: %s", uid, error)
-                kept[key] = _Token(kept[key].text, now + _RENEW_AGAIN_SECONDS)
-        return lambda request: kept[_key(request)].text
-
-    async def _token(self, pod: Obj, request: Mapping[str, Any]) -> _Token:
-        meta, account = pod["metadata"], pod["spec"].get("serviceAccountName") or "default"
-        audience = request.get("audience")
-        spec: Obj = {
-            "audiences": [audience] if audience else [],
-            "expirationSeconds": request.get("expirationSeconds") or 3600,
-            "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": meta["name"], "uid": meta["uid"]},
-        }
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        began = self._now().timestamp()
-        answer = await self._client.create_subresource(ACCOUNTS, account, "token", body, meta["namespace"])
-        status = answer["status"]
-        life = parse_time(status["expirationTimestamp"]).timestamp() - began
-        return _Token(status["token"], began + min(0.8 * life, _LONGEST_TOKEN_AGE))
+        return await self._tokens.of(self._client, pod)
 
     async def close(self) -> None:
         """Watch nothing more."""
@@ -156,7 +114,3 @@ class Objects:
         self._watched.clear()
         self._of_pod.clear()
         await cancelled(*tasks)
-
-
-def _key(request: Mapping[str, Any]) -> str:
-    return json.dumps([request.get("audience"), request.get("expirationSeconds")])

@@ -19,6 +19,7 @@ from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.peers.proxy import AnswerStream
 from haru.apiserver.proxy.kubelets.client import Endpoint, Kubelets
 from haru.apiserver.registry.subresources.pods import chosen_container
+from haru.apiserver.registry.subresources.simulated_sources import SimulatedPods
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
 from haru.apiserver.upstream_session import unreached
@@ -85,8 +86,10 @@ def required_rights(request: Request, wanted: ConnectRequest) -> list[Attributes
 class KubeletProxy:
     """Connect clients with the kubelets of one server's nodes; `kubelets` is None if all nodes are simulated."""
 
-    def __init__(self, objects: ObjectStore, kubelets: Kubelets | None, streams: OpenStreams) -> None:
-        self._objects, self._kubelets, self._streams = objects, kubelets, streams
+    def __init__(
+        self, objects: ObjectStore, kubelets: Kubelets | None, simulated: SimulatedPods, streams: OpenStreams
+    ) -> None:
+        self._objects, self._kubelets, self._simulated, self._streams = objects, kubelets, simulated, streams
 
     async def close(self) -> None:
         """Close all connections."""
@@ -114,7 +117,7 @@ class KubeletProxy:
             from haru.apiserver.proxy.simulated.connect import connect_simulated
 
             attach = wanted.subresource == "attach"
-            return await connect_simulated(self._objects, self._streams, request, pod, attach=attach)
+            return await connect_simulated(self._objects, self._simulated, self._streams, request, pod, attach=attach)
         return await self._tunnel(kubelets, request, endpoint, pod_target(request, wanted, pod))
 
     async def _node(self, request: Request, wanted: ConnectRequest) -> Response:

@@ -6,7 +6,7 @@ from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.proxy.simulated.sessions import Session, Target
 from haru.apiserver.registry.subresources.pods import chosen_container
 from haru.apiserver.registry.subresources.simulated_logs import container_run
-from haru.apiserver.registry.subresources.simulated_sources import pod_sources
+from haru.apiserver.registry.subresources.simulated_sources import SimulatedPods
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, bad_request_error
@@ -21,11 +21,11 @@ _MEMBERS = ("initContainers", "containers", "ephemeralContainers")
 
 
 async def connect_simulated(
-    objects: ObjectStore, streams: OpenStreams, request: Request, pod: Obj, *, attach: bool
+    objects: ObjectStore, pods: SimulatedPods, streams: OpenStreams, request: Request, pod: Obj, *, attach: bool
 ) -> Response:
     """The connection with a container of a simulated pod. Raises StatusError."""
     command = () if attach else request.query.get("command") or ()
-    sources = await pod_sources(objects, pod, command)
+    sources = await pods.sources(pod, command)
     target = _target(pod, chosen_container(pod, request.param("container")), sources)
     if not attach and not command:
         raise bad_request_error("you must specify at least one command for the container")
@@ -36,7 +36,7 @@ async def connect_simulated(
             run_in_container(pod, target.container, command, sources)
     except (ValueError, ConfigError) as error:
         raise bad_request_error(str(error)) from error
-    session = Session(objects, streams, target, command, channels_for(request.scope, wanted))
+    session = Session(objects, pods, streams, target, command, channels_for(request.scope, wanted))
     return Response(101, tunnel=session.run)
 
 

@@ -17,14 +17,13 @@ import orjson
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.proxy.simulated.terminal import LineInput
 from haru.apiserver.registry.subresources.simulated_logs import ContainerRun, end_of_run
-from haru.apiserver.registry.subresources.simulated_sources import pod_sources
+from haru.apiserver.registry.subresources.simulated_sources import SimulatedPods
 from haru.apiserver.request.http import Request
 from haru.apiserver.streams import OpenStreams
 from haru.event_loop import cancelled
 from haru.kube.meta import Obj, name_of, namespace_of, uid_of
-from haru.kube.simulated_containers.cluster_network import NETWORK_PROGRAM
 from haru.kube.simulated_containers.commands import is_interactive, run_in_container
-from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
+from haru.kube.simulated_containers.files import NO_SOURCES, Executed, PodSources
 from haru.kube.simulated_containers.shell_output import Printed, Ran
 from haru.kube.simulated_containers.text import as_printed
 from haru.remote_command.channels import ERROR, STDERR, STDOUT, Channels
@@ -49,9 +48,15 @@ class Session:
     """Serve one client. With a command it is `exec`, without one `attach`."""
 
     def __init__(
-        self, objects: ObjectStore, streams: OpenStreams, target: Target, command: Sequence[str], channels: Channels
+        self,
+        objects: ObjectStore,
+        pods: SimulatedPods,
+        streams: OpenStreams,
+        target: Target,
+        command: Sequence[str],
+        channels: Channels,
     ) -> None:
-        self._objects, self._streams, self._target = objects, streams, target
+        self._objects, self._pods, self._streams, self._target = objects, pods, streams, target
         self._command, self._channels = command, channels
         self._work: asyncio.Task[int | None] | None = None
 
@@ -117,10 +122,14 @@ class Session:
         return await self._play(ran.lines, ran.ends_after, ran.exit_code)
 
     def _run(self, command: Sequence[str]) -> Ran:
-        """Run a command in the container as it is now."""
-        target = self._target
-        elapsed = (self._objects.clock() - target.run.began).total_seconds()
-        return run_in_container(target.pod, target.container, command, target.sources, elapsed)
+        """Run a command in the container as it is now, and keep what it writes."""
+        target, now = self._target, self._objects.clock()
+        elapsed = (now - target.run.began).total_seconds()
+        ran = run_in_container(target.pod, target.container, command, target.sources, elapsed)
+        if ran.changes:
+            written = Executed(target.container["name"], target.run.restarts, now, ran.changes)
+            self._pods.wrote(target.pod, written)
+        return ran
 
     async def _play(self, lines: Sequence[Printed], ends_after: float | None, code: int) -> int:
         """Print lines when they are due; the exit code, once the command has ended."""
@@ -172,9 +181,7 @@ class Session:
             return code, False
         if words[0] == "exit":
             return (int(words[1]) & 255 if len(words) > 1 and words[1].isdigit() else code), True
-        if NETWORK_PROGRAM.search(text):  # which answers as it is now
-            sources = await pod_sources(self._objects, self._target.pod, (text,))
-            self._target = replace(self._target, sources=sources)
+        self._target = replace(self._target, sources=await self._pods.sources(self._target.pod, (text,)))
         ran = self._run(["sh", "-c", text])
         return await self._play(ran.lines, ran.ends_after, ran.exit_code), False
 

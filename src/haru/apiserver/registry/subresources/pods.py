@@ -12,7 +12,7 @@ from haru.apiserver.registry.object_metadata import keep_server_metadata
 from haru.apiserver.registry.subresources.log_websocket import over_websocket
 from haru.apiserver.registry.subresources.simulated_log_stream import SimulatedLogStream
 from haru.apiserver.registry.subresources.simulated_logs import container_run, simulated_log
-from haru.apiserver.registry.subresources.simulated_sources import pod_sources
+from haru.apiserver.registry.subresources.simulated_sources import SimulatedPods
 from haru.apiserver.registry.verbs import patch_with, update_with
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Response, text_response
@@ -169,7 +169,7 @@ def _require(call: Call, errors: list[FieldError]) -> None:
         raise call.invalid(call.name, errors)
 
 
-async def read_log(kubelets: Kubelets | None, streams: OpenStreams, call: Call) -> Response:
+async def read_log(kubelets: Kubelets | None, simulated: SimulatedPods, streams: OpenStreams, call: Call) -> Response:
     """GET of a pod's log: the kubelet's of its node; that of a simulated one is what its commands print."""
     if errors := validate_log_options(
         {name: call.request.number(name) for name in _NUMBERS if call.request.param(name)},
@@ -185,7 +185,7 @@ async def read_log(kubelets: Kubelets | None, streams: OpenStreams, call: Call) 
         raise not_found_error("", "pods", node)  # as 1.36 words it
     endpoint = await kubelets.endpoint(node) if node and kubelets is not None else None
     if kubelets is None or endpoint is None:
-        return over_websocket(call.request, await _simulated_log(streams, call, pod, container))
+        return over_websocket(call.request, await _simulated_log(simulated, streams, call, pod, container))
     from haru.apiserver.peers.proxy import AnswerStream
 
     answer = await log_of(call, kubelets, endpoint, container)
@@ -193,17 +193,19 @@ async def read_log(kubelets: Kubelets | None, streams: OpenStreams, call: Call) 
     return over_websocket(call.request, found)
 
 
-async def _simulated_log(streams: OpenStreams, call: Call, pod: Obj, container: str) -> Response:
+async def _simulated_log(
+    simulated: SimulatedPods, streams: OpenStreams, call: Call, pod: Obj, container: str
+) -> Response:
     """The log of a simulated container; of one that runs it can be followed."""
     now, param = call.objects.clock(), call.request.param
     if call.request.flag("follow") and not call.request.flag("previous"):
         since = call.objects.store.revision
         pod = await call.objects.read("", "pods", call.namespace, call.name) or pod
-        run = container_run(pod, container, await pod_sources(call.objects, pod))
+        run = container_run(pod, container, await simulated.sources(pod))
         if run is not None and run.ended is None:
-            stream = SimulatedLogStream(call, streams, since, pod, container, run)
+            stream = SimulatedLogStream(call, simulated, streams, since, pod, container, run)
             return Response(200, content_type="text/plain; charset=utf-8", stream=stream.run)
-    return text_response(simulated_log(pod, container, param, now, await pod_sources(call.objects, pod)).decode())
+    return text_response(simulated_log(pod, container, param, now, await simulated.sources(pod)).decode())
 
 
 def chosen_container(pod: Obj, chosen: str) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from haru.apiserver.registry.subresources.simulated_logs import ContainerRun, LogText, container_run, end_of_run
-from haru.apiserver.registry.subresources.simulated_sources import pod_sources
+from haru.apiserver.registry.subresources.simulated_sources import SimulatedPods
 from haru.apiserver.registry.watch import close_when_gone
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request
@@ -26,9 +26,16 @@ class SimulatedLogStream:
     """Follows one run of a container, in the pod as it is from the revision `since` on."""
 
     def __init__(
-        self, call: Call, streams: OpenStreams, since: int, pod: Obj, container: str, run: ContainerRun
+        self,
+        call: Call,
+        simulated: SimulatedPods,
+        streams: OpenStreams,
+        since: int,
+        pod: Obj,
+        container: str,
+        run: ContainerRun,
     ) -> None:
-        self._call, self._streams = call, streams
+        self._call, self._simulated, self._streams = call, simulated, streams
         self._uid, self._container, self._run = uid_of(pod), container, run
         self._clock = call.objects.clock
         self._text = LogText(call.request.param, self._clock())
@@ -70,7 +77,7 @@ class SimulatedLogStream:
         """A container that asks the network prints what it answers, which is not known before."""
         if pod is None or uid_of(pod) != self._uid or not asks_network(pod):
             return
-        run = container_run(pod, self._container, await pod_sources(self._call.objects, pod))
+        run = container_run(pod, self._container, await self._simulated.sources(pod))
         if run is not None and run.restarts == self._run.restarts:
             self._run = run
 

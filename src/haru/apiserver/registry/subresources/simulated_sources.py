@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
+from cachetools import LRUCache
+
+from haru.apiserver.auth.tokens.claims import Reference
+from haru.apiserver.auth.tokens.issuer import AccountTokens, Issued
 from haru.apiserver.object_store import ObjectStore
 from haru.kube.indexed_objects import ListedObjects
-from haru.kube.meta import Obj, name_of, namespace_of
+from haru.kube.meta import Obj, name_of, namespace_of, uid_of
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.service_environment import API_SERVER, service_environment
-from haru.kube.pod_environment.volume_files import references
+from haru.kube.pod_environment.volume_files import (
+    DEFAULT_TOKEN_SECONDS,
+    Token,
+    asks_for_tokens,
+    references,
+    token_key,
+    token_requests,
+)
 from haru.kube.simulated_containers.cluster_network import (
     ClusterNetwork,
     PodNetwork,
@@ -17,27 +29,69 @@ from haru.kube.simulated_containers.cluster_network import (
     pod_network,
     reachable_namespaces,
 )
-from haru.kube.simulated_containers.files import PodSources
+from haru.kube.simulated_containers.files import Executed, PodSources
+
+_RENEWED_BEFORE: Final = 0.2
+_MOST_PODS: Final = 1024
+"""Of so many pods it is kept what commands have written in them, and their tokens."""
 
 
-async def pod_sources(objects: ObjectStore, pod: Obj, command: Sequence[str] = ()) -> PodSources:
-    """The objects that a pod names, the Services that it sees, and what its node has; all as they are now.
+class SimulatedPods:
+    """What the pods of simulated nodes are told and hold, beyond their objects. One for a server."""
 
-    And what its containers reach, if they ask or this command does.
-    """
-    namespace = namespace_of(pod)
-    config_maps, secrets = references(pod)
-    found = ReferencedObjects(
-        (await _each(objects, "configmaps", namespace, config_maps)).get,
-        (await _each(objects, "secrets", namespace, secrets)).get,
-    )
-    node = await objects.peek("", "nodes", "", pod["spec"].get("nodeName") or "") or {}
-    services = [*await objects.peek_all("", "services", namespace)]
-    if (own := await objects.peek("", "services", *API_SERVER)) is not None:
-        services.append(own)
-    allocatable = (node.get("status") or {}).get("allocatable") or {}
-    network = await _network(objects, pod, command) if asks_network(pod, *command) else None
-    return PodSources(found, allocatable, tuple(service_environment(pod, ListedObjects(services))), network=network)
+    def __init__(self, objects: ObjectStore, tokens: AccountTokens) -> None:
+        self._objects, self._tokens = objects, tokens
+        self._issued: LRUCache[tuple[str, str], Issued] = LRUCache(_MOST_PODS)
+        self._executed: LRUCache[str, tuple[Executed, ...]] = LRUCache(_MOST_PODS)
+
+    def wrote(self, pod: Obj, executed: Executed) -> None:
+        """Keep what a command has changed in the files of a container."""
+        self._executed[uid_of(pod)] = (*self._executed.get(uid_of(pod), ()), executed)
+
+    async def sources(self, pod: Obj, command: Sequence[str] = ()) -> PodSources:
+        """The objects that a pod names, the Services that it sees, and what its node has; all as they are now.
+
+        And what its containers reach, and their tokens, if they ask or this command does.
+        """
+        objects, namespace = self._objects, namespace_of(pod)
+        config_maps, secrets = references(pod)
+        found = ReferencedObjects(
+            (await _each(objects, "configmaps", namespace, config_maps)).get,
+            (await _each(objects, "secrets", namespace, secrets)).get,
+        )
+        node = await objects.peek("", "nodes", "", pod["spec"].get("nodeName") or "") or {}
+        services = [*await objects.peek_all("", "services", namespace)]
+        if (own := await objects.peek("", "services", *API_SERVER)) is not None:
+            services.append(own)
+        allocatable = (node.get("status") or {}).get("allocatable") or {}
+        network = await _network(objects, pod, command) if asks_network(pod, *command) else None
+        token = await self._token(pod, node) if asks_for_tokens(pod, *command) else None
+        executed = self._executed.get(uid_of(pod), ())
+        return PodSources(
+            found, allocatable, tuple(service_environment(pod, ListedObjects(services))), token, network, executed
+        )
+
+    async def _token(self, pod: Obj, node: Obj) -> Token | None:
+        """The tokens of a pod's volumes; None if it can have none."""
+        name = pod["spec"].get("serviceAccountName") or "default"
+        account = await self._objects.peek("", "serviceaccounts", namespace_of(pod), name)
+        if account is None or not self._tokens.can_sign:
+            return None
+        bound = {"pod": Reference(name_of(pod), uid_of(pod))}
+        if node:
+            bound["node"] = Reference(name_of(node), uid_of(node))
+        found: dict[str, str] = {}
+        for request in token_requests(pod):
+            key = token_key(request)
+            seconds = request.get("expirationSeconds") or DEFAULT_TOKEN_SECONDS
+            issued = self._issued.get((uid_of(pod), key))
+            if issued is None or issued.expires - self._objects.clock().timestamp() < seconds * _RENEWED_BEFORE:
+                audience = request.get("audience")
+                audiences = [audience] if audience else self._tokens.audiences
+                issued = await self._tokens.issue(account, audiences, seconds, bound)
+                self._issued[uid_of(pod), key] = issued
+            found[key] = issued.token
+        return lambda request: found[token_key(request)]
 
 
 async def _network(objects: ObjectStore, pod: Obj, command: Sequence[str]) -> PodNetwork:
