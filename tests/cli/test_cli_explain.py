@@ -279,6 +279,11 @@ def test_job_with_forbidden_pods_names_the_rejecting_admission(up: Up, capsys: p
     assert answer["verdict"] == "FitsIf"
     assert answer["reasons"][0]["type"] == "FailedCreate"
     assert "not made: Error creating: " in answer["summary"] and "violates PodSecurity" in answer["summary"]
+    for place in (["-n", "strict"], ["--all-namespaces"]):
+        listed = json.loads(ask(capsys, "--all", *place, "-o", "json", "--kubeconfig", str(up.kubeconfig)))["items"]
+        (row,) = (item for item in listed if item["namespace"] == "strict")
+        told = row["explanation"]
+        assert told["verdict"] == "FitsIf" and "violates PodSecurity" in told["summary"]
 
 
 def test_scheduler_with_a_lease_counts_as_running(up: Up, capsys: pytest.CaptureFixture[str]) -> None:

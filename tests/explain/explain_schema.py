@@ -20,7 +20,7 @@ REMEDIES = (
     "DeleteDeviceTaintRule", "GuardSelectors", "LabelNodes", "Evict", "LowerCount", "LowerMinCount", "AddNodes",
     "Combination", "RelaxSelector", "DropConstraint", "AcceptAlternative", "MoveWork", "CorrectName",
     "RelaxNodeSelector", "LowerRequest", "UseScheduler", "Resume", "ScaleDown", "Suspend", "LowerParallelism",
-    "CreateVolumeClaim", "CreateVolume", "AddNodeSelector",
+    "CreateVolumeClaim", "CreateVolume", "CreateServiceAccount", "CreatePriorityClass", "AddNodeSelector",
 )  # fmt: skip
 REMEDIES_AFTER_PENDING = (
     "RaiseMemoryLimit", "CorrectCommand", "RestartPod", "ProvideImage", "TaintDevice", "CordonNode", "InspectDriver",

@@ -534,8 +534,9 @@ def test_tables_cover_all_verdicts_reasons_stages_and_remedies() -> None:
     assert verdicts == set(get_args(Verdict))
     # Devices that a feature hides need options of their own, see below.
     assert stages == set(STAGES) - {"offered"}
-    # A DaemonSet needs its pods on other nodes, see test_daemon_set_remedies.
-    assert kinds == set(REMEDIES) - {"AddNodeSelector"}
+    # A DaemonSet needs its pods on other nodes, see test_daemon_set_remedies; refused pods events, see
+    # test_refused_creation.
+    assert kinds == set(REMEDIES) - {"AddNodeSelector", "CreateServiceAccount", "CreatePriorityClass"}
     assert types <= set(REASON_TYPES)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from explain_world import Obj, cluster, gang, pod, told_as_is, workload
 
+from haru.api.snapshot import Snapshot
 from haru.explain import Explanation
 
 DENIED = 'Error creating: admission webhook "teams.example.com" denied the request: no label team'
@@ -86,6 +87,40 @@ def test_suspended_job_ignores_failed_create_event() -> None:
     job = stored(workload("Job", "w", 2, suspend=True))
     found = told_as_is(cluster(cpu=1), job, denied("Job", "w"), about="job/w")
     assert "FailedCreate" not in types(found)
+
+
+NO_ACCOUNT = (
+    'pods "w-1" is forbidden: error looking up service account default/trainer: serviceaccount "trainer" not found'
+)
+NO_PRIORITY = 'pods "w-1" is forbidden: no PriorityClass with name urgent was found'
+
+
+@pytest.mark.parametrize(
+    ("message", "kind", "summary", "cpu"),
+    [
+        (NO_ACCOUNT, "CreateServiceAccount", "create ServiceAccount default/trainer", "1"),
+        (NO_PRIORITY, "CreatePriorityClass", "create PriorityClass urgent", "1"),
+        (NO_ACCOUNT, "CreateServiceAccount", "create ServiceAccount default/trainer", "500"),
+    ],
+)
+def test_object_that_refused_pods_name_is_created_first(message: str, kind: str, summary: str, cpu: str) -> None:
+    event = denied("ReplicaSet", "w", message=f"(combined from similar events): Error creating: {message}")
+    found = told_as_is(cluster(cpu=1), stored(workload("ReplicaSet", "w", 2, cpu=cpu)), event, about="replicaset/w")
+    assert found.summary.startswith(f"2 pods not made: Error creating: {message} (12 times")
+    first = found.remedies[0]
+    assert (first.kind, first.summary, first.confirmed) == (kind, summary, cpu == "1")
+    assert first.changes[0]["object"]["metadata"]["name"] in message and first.command.endswith("| kubectl create -f -")
+
+
+def test_list_names_why_pods_are_refused() -> None:
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}
+    replicas = stored(workload("ReplicaSet", "w", 2))
+    replicas["metadata"]["ownerReferences"] = [deployment]
+    event = denied("ReplicaSet", "w", message=f"Error creating: {NO_ACCOUNT}")
+    snapshot = Snapshot.of([*cluster(cpu=1), replicas, event])
+    (row,) = snapshot.explain_pending("deployment/web").rows
+    assert (row.what, row.pods, row.explanation.verdict) == ("deployment/web", 2, "FitsIf")
+    assert row.remedy is not None and row.remedy.summary == "create ServiceAccount default/trainer" and row.starts == 2
 
 
 QUOTA: Obj = {

@@ -16,6 +16,7 @@ from haru.explain_server import (
     list_path,
 )
 from haru.kube.kinds import known_kind
+from waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Obj = dict[str, Any]
@@ -126,6 +127,26 @@ async def test_workload_and_device_class_are_tables_of_what_waits_with_them(serv
     assert (await served.get(path))[0] == 403
     told = json.loads(await until_told(served, path, ("jane", "", "deviceclasses")))
     assert told["items"] == []
+
+
+async def test_list_names_why_pods_are_not_made(served: Served) -> None:
+    client = ApiClient.in_process(served.api)
+    replicas = {"replicas": 1, "template": {"spec": pod("x", cpu="1")["spec"]}}
+    metadata = {"name": "refused", "namespace": "refusing"}
+    kind = known_kind("apps/v1", "ReplicaSet")
+    await client.create(kind, {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": replicas})
+    served.api.allowed.add(("rob", "refusing", "explanations"))
+    about = {"kind": "ReplicaSet", "namespace": "refusing", "name": "refused"}
+    message = 'Error creating: serviceaccount "trainer" not found'
+    event = {"metadata": {"name": "e", "namespace": "refusing"}, "involvedObject": about, "reason": "FailedCreate"}
+    await client.create(known_kind("v1", "Event"), {"apiVersion": "v1", "kind": "Event", "message": message, **event})
+
+    async def is_told() -> bool:
+        items = json.loads((await served.get(list_path("refusing"), user="rob"))[1])["items"]
+        told = [item["explanation"] for item in items]
+        return [one["verdict"] for one in told] == ["FitsIf"] and message in told[0]["summary"]
+
+    await until(is_told)
 
 
 async def test_workload_that_waits_for_two_reasons_is_two_objects(served: Served) -> None:

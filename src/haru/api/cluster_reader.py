@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ from haru.kube.errors import StatusError, suppress_status
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
 from haru.kube.pod_claims import FAILED_PREPARE, awaits_preparation
+from haru.kube.workload_pods import FAILED_CREATE
 
 T = TypeVar("T")
 
@@ -113,20 +114,31 @@ async def know_server(client: ApiClient) -> None:
         await adapt_to_server(client)
 
 
-async def list_signs(client: ApiClient, objects: Sequence[Obj], namespace: str) -> tuple[list[Obj], list[str]]:
-    """What is seen in events and Leases only: whose pods cannot be created, and which schedulers run; what is refused.
+async def with_signs(client: ApiClient, fetched: Fetched, namespace: str) -> Fetched:
+    """Also what is seen in events (of one namespace, or "": of all) and Leases only: whose pods cannot be created or
+    prepared, and which schedulers run.
 
     Leases are read if some of the objects are for another scheduler than the default one.
     """
     with told_as_cluster_error(client):
-        events = await _read(client, "v1", "Event", namespace, "reason=FailedCreate")
-        pods = (obj for obj in objects if obj["kind"] == "Pod" and obj["metadata"].get("namespace") == namespace)
-        if any(map(awaits_preparation, pods)):
-            events = _joined(events, await _read(client, "v1", "Event", namespace, f"reason={FAILED_PREPARE}"))
-        leases = await _read(client, _LEASES[0], _LEASES[1], "kube-system") if any(map(_is_foreign, objects)) else []
+        events = await _read_events(client, namespace, FAILED_CREATE)
+        if namespace == "" and events is None:
+            return await with_signs(client, fetched, fetched.namespace)
+        pods = (obj for obj in fetched.objects if obj["kind"] == "Pod")
+        if any(
+            awaits_preparation(pod) for pod in pods if pod["metadata"].get("namespace") == namespace or not namespace
+        ):
+            events = _joined(events, await _read_events(client, namespace, FAILED_PREPARE))
+        foreign = any(map(_is_foreign, fetched.objects))
+        leases = await _read(client, _LEASES[0], _LEASES[1], "kube-system") if foreign else []
     found = [{"apiVersion": "v1", "kind": "Event", **item} for item in events or ()]
     found += [{"apiVersion": _LEASES[0], "kind": _LEASES[1], **item} for item in leases or ()]
-    return found, ["Event"] if events is None else []
+    refused = ["Event"] if events is None else []
+    return replace(fetched, objects=[*fetched.objects, *found], refused=[*fetched.refused, *refused])
+
+
+async def _read_events(client: ApiClient, namespace: str, reason: str) -> list[Obj] | None:
+    return await _read(client, "v1", "Event", namespace, f"reason={reason}")
 
 
 _LEASES = ("coordination.k8s.io/v1", "Lease")

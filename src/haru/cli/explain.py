@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from haru.cli.connection import (
@@ -297,7 +296,7 @@ def _read(options: argparse.Namespace, about: str) -> tuple[Snapshot, Obj | str]
 def _snapshot(options: argparse.Namespace, kinds: Sequence[tuple[str, str]]) -> Snapshot:
     from haru.cli.sources import snapshot_of
 
-    return snapshot_of(options, "haru-explain", kinds, options.namespace)
+    return snapshot_of(options, "haru-explain", kinds, options.namespace, signs=True)
 
 
 async def _from_api(options: argparse.Namespace, kind: SubjectKind, name: str) -> tuple[Snapshot, Obj | str]:
@@ -305,7 +304,7 @@ async def _from_api(options: argparse.Namespace, kind: SubjectKind, name: str) -
 
     A PodGroup that Kubernetes does not have may be one of the coscheduling plugin.
     """
-    from haru.api.cluster_reader import fetch, know_server, list_signs
+    from haru.api.cluster_reader import fetch, know_server, with_signs
     from haru.api.snapshot import Snapshot
     from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
     from haru.explain.subjects import served_kind
@@ -318,9 +317,7 @@ async def _from_api(options: argparse.Namespace, kind: SubjectKind, name: str) -
         with told_as_usage(client):
             obj = await _found(client, served, name, namespace)
         fetched = await fetch(client, (*WATCHED_KINDS, *HELD_BACK_BY), namespace)
-        signs, refused = await list_signs(client, fetched.objects, namespace)
-    found = replace(fetched, objects=[*fetched.objects, *signs], refused=[*fetched.refused, *refused])
-    snapshot = Snapshot.of_fetched(found, namespace, "")
+        snapshot = Snapshot.of_fetched(await with_signs(client, fetched, namespace), namespace, "")
     if obj is None:
         return snapshot, f"{kind}/{name}"
     return snapshot, {"apiVersion": served.api_version, "kind": served.kind, **obj}

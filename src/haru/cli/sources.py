@@ -38,8 +38,13 @@ def snapshot_of(
     user_agent: str,
     kinds: Sequence[tuple[str, str]],
     namespace: str | None = None,
+    *,
+    signs: bool = False,
 ) -> Snapshot:
-    """The objects of these kinds, or all of the files that `-f` names; of namespace `default` what names none."""
+    """The objects of these kinds, or all of the files that `-f` names; of namespace `default` what names none.
+
+    `signs`: a cluster is also asked for the events and Leases by which waiting work is explained.
+    """
     from haru.api.snapshot import Snapshot
     from haru.cli.progress import working
 
@@ -55,17 +60,21 @@ def snapshot_of(
     import asyncio
 
     with working("reading the cluster"):
-        return Snapshot.of_fetched(asyncio.run(_fetched(options, user_agent, kinds)), namespace, gates)
+        return Snapshot.of_fetched(asyncio.run(_fetched(options, user_agent, kinds, signs=signs)), namespace, gates)
 
 
-async def _fetched(options: argparse.Namespace, user_agent: str, kinds: Sequence[tuple[str, str]]) -> Fetched:
-    from haru.api.cluster_reader import fetch, fetch_kept
+async def _fetched(
+    options: argparse.Namespace, user_agent: str, kinds: Sequence[tuple[str, str]], *, signs: bool
+) -> Fetched:
+    from haru.api.cluster_reader import fetch, fetch_kept, with_signs
 
     directory: Path | None = getattr(options, "data_dir", None)
     if directory is not None:
         return await fetch_kept(directory, user_agent, "--data-dir")
     async with connect(options, user_agent) as client:
-        return await fetch(client, kinds)
+        found = await fetch(client, kinds)
+        place = "" if getattr(options, "all_namespaces", False) else options.namespace or found.namespace
+        return await with_signs(client, found, place) if signs else found
 
 
 def show(answer: Answer, output: str, left_out: Sequence[str] = (), text: Callable[[], str] | None = None) -> None:

@@ -37,6 +37,7 @@ from haru.explain.explanation import Remedy, Verdict
 from haru.explain.object_names import SubjectKind
 from haru.explain.remedies.commands import with_commands
 from haru.explain.remedies.placed_pods import placed_pod_remedies
+from haru.explain.remedies.refused_pods import missing_object_remedies
 from haru.explain.render.wording import counted
 from haru.explain.results import Explanation
 from haru.gangs import described_by
@@ -217,20 +218,28 @@ def _with_refusals(snapshot: Snapshot, told: Explanation, obj: Obj) -> Explanati
     refused = refused_creation(snapshot, owner) if count else None
     if refused is None:
         return told
-    rest = tuple(remedy.not_enough("its pods can be created") for remedy in told.remedies)
-    return _kept_back(told, count, refused, rest, waits=False)
+    ways = (
+        *missing_object_remedies(refused, _have_room(told)),
+        *(remedy.not_enough("its pods can be created") for remedy in told.remedies),
+    )
+    return _kept_back(told, count, refused, ways, waits=False)
 
 
 def _with_quota_raised(told: Explanation, refusal: Refusal) -> tuple[Remedy, ...]:
     """First that the quota is raised: who makes the pods then makes those that are missing."""
     added = next((remedy for remedy in told.remedies if remedy.kind == "AddMembers"), None)
-    starts = (_none_yet(told) and "there is room for" in told.summary) or (added is not None and added.confirmed)
+    starts = _have_room(told) or (added is not None and added.confirmed)
     return (*refusal.remedy(starts), *(remedy for remedy in told.remedies if remedy is not added))
 
 
 def _reference(obj: Obj) -> Obj:
     namespace, _, name = namespaced_name(obj).partition("/")
     return {"namespace": namespace, "name": name, "uid": obj["metadata"].get("uid")}
+
+
+def _have_room(told: Explanation) -> bool:
+    """Whether there is room for pods that are not made."""
+    return _none_yet(told) and "there is room for" in told.summary
 
 
 def _none_yet(told: Explanation) -> bool:
@@ -262,7 +271,9 @@ def _with_refused_members(snapshot: Snapshot, told: Explanation, key: GroupKey, 
     if by_quota is not None:
         refused, ways = by_quota.refusal.reason, _with_quota_raised(told, by_quota.refusal)
     elif refused is not None:
-        ways = tuple(remedy for remedy in told.remedies if remedy.kind != "AddMembers")
+        added = [remedy for remedy in told.remedies if remedy.kind == "AddMembers"]
+        rest = (remedy for remedy in told.remedies if remedy not in added)
+        ways = (*missing_object_remedies(refused, any(remedy.confirmed for remedy in added)), *rest)
     else:
         return told
     text = f"{told.summary}; {owner['kind'].lower()} {owner['name']} cannot create the others: {refused.message}"

@@ -11,7 +11,7 @@ from haru.cluster_view import ClusterView
 from haru.engine import Snapshot
 from haru.engine.state import namespaced_name
 from haru.errors import NotFoundError
-from haru.explain import Choice, DeviceStory, NodeStory, PendingList, SubjectKind
+from haru.explain import Choice, DeviceStory, NodeStory, PendingList, SubjectKind, hypothesis
 from haru.explain.object_names import PlaceKind, parse_place, parse_subject
 from haru.explain.pending_choice import check_exists, choice_of, where_text, with_labels
 from haru.explain.pending_rows import PendingRow, namespaces_that_wait, pending_row_steps, pods_in_trouble
@@ -126,7 +126,7 @@ def list_of(
         choice = _within(choice, namespaces)
     choice = with_labels(choice, question.selector)
     rows = yield from pending_row_steps(
-        view.snapshot,
+        hypothesis.with_events(view.snapshot, view.events),
         choice,
         now,
         remedies=question.remedies,

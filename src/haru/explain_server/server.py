@@ -21,6 +21,7 @@ from haru.explain_server.metrics import Metrics
 from haru.explain_server.options import Limits
 from haru.explain_server.registration import register
 from haru.kube.errors import StatusError
+from haru.kube.workload_pods import FAILED_CREATE
 from haru.secure_serving.authorization import PathAccess, ReviewedAccess
 from haru.secure_serving.component import ComponentApp, health_route
 from haru.secure_serving.component_certificates import CertifiedServer
@@ -32,7 +33,7 @@ from haru.secure_serving.reviews import ApiReviewer
 
 KINDS = (*WATCHED_KINDS, *HELD_BACK_BY, ("v1", "Event"), ("coordination.k8s.io/v1", "Lease"))
 SELECTIONS: Mapping[str, Selection] = {
-    "Event": Selection(field_selector="reason=FailedCreate"),
+    "Event": Selection(field_selector=f"reason={FAILED_CREATE}"),
     "Lease": Selection(namespace="kube-system"),
 }
 """Of events only those that say why pods are not made, of Leases only those of schedulers."""

@@ -9,6 +9,7 @@ A Job whose pods must start together brings its Workload and PodGroup too. Pods 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from haru.kube.job_groups import is_outgrown, never_started, new_pod_group, new_workload
 from haru.kube.jobs import is_gang_job
@@ -16,6 +17,9 @@ from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, controller_of, is_being_deleted, name_of, uid_of
 from haru.kube.pod_templates import pod_for_job, pod_from_template
 from haru.kube.stored import as_stored, has_identity
+
+FAILED_CREATE: Final = "FailedCreate"
+"""The reason of the event by which a controller tells that it could not make a pod."""
 
 
 def made_for_new(objects: Sequence[Obj], gates: Mapping[str, bool]) -> Iterator[Obj]:

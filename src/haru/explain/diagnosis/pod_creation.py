@@ -7,13 +7,13 @@ after the last of them. What quotas have no room for is told by the quotas, wher
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from haru.engine import Reason, Snapshot
 from haru.kube.meta import Obj, controller_of
+from haru.kube.workload_pods import FAILED_CREATE
 
-FAILED_CREATE: Final = "FailedCreate"
 _BY_QUOTA = "exceeded quota: "
+_COMBINED = "(combined from similar events): "
 
 
 def refused_creation(snapshot: Snapshot, owner: Mapping[str, object]) -> Reason | None:
@@ -50,7 +50,8 @@ def _told(event: Obj) -> Reason:
     since = f" since {first}, last {last}" if count > 1 and first else (f", {last}" if last else "")
     data: dict[str, object] = {"count": count}
     data |= {key: value for key, value in (("since", first), ("last", last)) if value}
-    return Reason(FAILED_CREATE, f"{event.get('message')} ({often}{since})", data)
+    message = str(event.get("message")).removeprefix(_COMBINED)
+    return Reason(FAILED_CREATE, f"{message} ({often}{since})", data)
 
 
 def _last(event: Obj) -> str:
