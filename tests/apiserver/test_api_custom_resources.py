@@ -36,6 +36,50 @@ async def test_custom_resource_is_served_immediately_after_definition(api: Calle
     assert groups[-1] == "ml.example.com"
 
 
+async def test_new_object_has_the_default_status_of_its_schema(api: Caller) -> None:
+    conditions = {"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    status = {
+        "type": "object",
+        "default": {"conditions": [{"type": "Accepted", "status": "Unknown"}]},
+        "properties": {"conditions": conditions, "observedGeneration": {"type": "integer", "default": -1}},
+    }
+    spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    with_status = with_schema(
+        {"type": "object", "properties": {"spec": spec, "status": status}}, subresources={"status": {}}
+    )
+    await define(api, with_status)
+    expected = {"conditions": [{"type": "Accepted", "status": "Unknown"}], "observedGeneration": -1}
+    given = training() | {"status": {"observedGeneration": 7}}
+    tried = await api("POST", f"{TRAININGS}?dryRun=All", given)
+    made = await api("POST", TRAININGS, given)
+    assert (tried.json["status"], made.json["status"]) == (expected, expected)
+    assert (await api("GET", f"{TRAININGS}/t")).json == made.json
+    changed = await api("PATCH", f"{TRAININGS}/t", {"spec": {"model": "other"}}, type=MERGE)
+    assert changed.json["status"] == expected
+    applied = await api("PATCH", f"{TRAININGS}/u?fieldManager=m", training("u"), type=APPLY)
+    assert applied.json["status"] == expected
+
+
+async def test_new_finalizers_without_a_domain_are_warned_of(api: Caller) -> None:
+    await define(api)
+    rest = "to avoid accidental conflicts with other finalizer writers"
+    expected = {
+        "orphan": None,
+        "example.com/fine": None,
+        "short": f"prefer a domain-qualified finalizer name {rest}",
+        "b.example.com": f"prefer a domain-qualified finalizer name including a path (/) {rest}",
+    }
+    for number, (finalizer, message) in enumerate(expected.items()):
+        given = training(f"t{number}")
+        given["metadata"]["finalizers"] = [finalizer]
+        made = await api("POST", TRAININGS, given)
+        told = message and f'299 - "metadata.finalizers: \\"{finalizer}\\": {message}"'
+        assert made.headers.get("warning") == told
+        changes = {"metadata": {"finalizers": [finalizer, "example.com/more"]}}
+        changed = await api("PATCH", f"{TRAININGS}/t{number}", changes, type=MERGE)
+        assert "warning" not in changed.headers
+
+
 async def test_custom_objects_are_pruned_and_defaulted(api: Caller) -> None:
     await define(api)
     given = training(stages=[{"name": "a"}], free={"any": {"thing": 1}}, note=None, unknown=1, labels={"a": "b"})
@@ -278,6 +322,19 @@ async def test_server_side_apply_merges_by_schema(api: Caller) -> None:
         "  .spec.replicas: expected numeric (int or float), got string\n"
         '  .spec.zones: duplicate entries for key [="y"]',
     )
+
+
+async def test_managed_fields_escape_what_go_escapes_in_keys_and_values(api: Caller) -> None:
+    await define(api)
+    body = training(stages=[{"name": "a>b", "steps": 1}], zones=["<&>"])
+    made = await api("PATCH", f"{TRAININGS}/t?fieldManager=one", body, type=APPLY)
+    (entry,) = made.json["metadata"]["managedFields"]
+    owned = entry["fieldsV1"]["f:spec"]
+    assert set(owned["f:zones"]) == {'v:"\\u003c\\u0026\\u003e"'}
+    assert set(owned["f:stages"]) == {'k:{"name":"a\\u003eb"}'}
+    body["spec"]["stages"][0]["steps"] = 2
+    clash = await api("PATCH", f"{TRAININGS}/t?fieldManager=two", body, type=APPLY)
+    assert '.spec.stages[name="a>b"].steps' in clash.json["message"]
 
 
 NULLS: list[tuple[dict[str, Any], str]] = [

@@ -45,6 +45,10 @@ CASES: list[tuple[dict[str, Any], Any, list[str]]] = [
         ['<nil>: Invalid value: "": Checked value must be of type number with format float in x'],
     ),
     ({"type": "number"}, 1e300, []),
+    ({"format": "ipv4"}, "256.1.1.1", ['x: Invalid value: "256.1.1.1": x in body must be of type ipv4: "256.1.1.1"']),
+    ({"format": "ipv4"}, "10.1.1.1", []),
+    ({"format": "ipv4"}, 7, [is_of("ipv4", "int64")]),
+    ({"format": "ipv4"}, [], []),
     ({"x-kubernetes-int-or-string": True}, 1.0, []),
     ({"x-kubernetes-int-or-string": True}, 1.5, [is_of("integer,string", "number")]),
     (

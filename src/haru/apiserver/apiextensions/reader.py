@@ -182,13 +182,16 @@ async def converted(obj: Obj, to: Kind) -> Obj:
 async def stored_form(obj: Obj, resource: Resource, known: Obj | None = None) -> Obj:
     """An object of a resource as it is to be stored: what the version that it is stored in has by default is there.
 
-    `known` is in the version of the object, as it is written.
+    `known` is in the version of the object, as it is written. A new object has lost the status that its author gave it,
+    and has the one that the schema has by default: 1.36 fills that in whenever it reads the object.
     """
     found = await converted(obj, resource.stored)
     reader = reader_of(resource.stored)
     if reader is None:
         return json_form(found, resource.stored, known if found is obj else None)
-    return found if found is obj else reader.completed(found)
+    custom = resource.stored.custom
+    lacks_status = custom is not None and custom.has_status and "status" not in obj
+    return reader.completed(found) if lacks_status or found is not obj else found
 
 
 def lying(record: Record, resource: Resource) -> Obj:

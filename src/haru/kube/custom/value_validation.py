@@ -116,21 +116,21 @@ def _type_problem(value: Any, schema: Structural, path: str) -> FieldError | Non
     if schema.int_or_string:
         return None if found == "string" or _is_integer(value) else _not_of_type("integer,string", found, path)
     wanted, form = schema.type, _format_of(schema.type, schema.checks)
-    if not wanted or found == wanted:
+    if found == wanted or not (wanted or form):
         return None
     if _is_integer(value) and wanted in ("number", "integer"):
         return None
     if form and value is not None and not isinstance(value, str | list):
         return _not_of_type(form, {"integer": "int64", "number": "float64"}.get(found, ""), path)
-    if form and wanted == "string" and isinstance(value, list):
+    if not wanted or (form and wanted == "string" and isinstance(value, list)):
         return None  # 1.36 looks at texts and lists alike, and a format says nothing of a list
     return _not_of_type(wanted, found, path)
 
 
 def _format_of(kind: str, checks: Mapping[str, Any]) -> str:
-    """The format that counts for a type; one that 1.36 does not know is none."""
+    """The format that counts for a type; one that 1.36 does not know is none. Those of texts need no type."""
     form = checks.get("format") or ""
-    known = {"string": FORMATS, "integer": ("int32", "int64"), "number": ("float", "double")}.get(kind, ())
+    known = {"": FORMATS, "string": FORMATS, "integer": ("int32", "int64"), "number": ("float", "double")}.get(kind, ())
     return form if form in known else ""
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from haru.kube.go_values import HTML_ESCAPES
 from haru.kube.meta import Obj
 
 KEPT_SETS = 128
@@ -229,8 +230,13 @@ class SetBuilder:
 
 
 def compact(value: Any) -> str:
-    """JSON without spaces, keys sorted: how keys and values stand in path elements."""
+    """JSON without spaces, keys sorted."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def element_json(value: Any) -> str:
+    """Keys and values as they stand in path elements: compact, and with Go's escapes of what means something in HTML."""
+    return compact(value).translate(HTML_ESCAPES)
 
 
 @lru_cache(maxsize=4096)
@@ -242,7 +248,7 @@ def element_text(element: str) -> str:
     if prefix == "i:":
         return f"[{rest}]"
     if prefix == "v:":
-        return f"[={rest}]"
+        return f"[={compact(json.loads(rest))}]"
     keys = json.loads(rest)
     return "[" + ",".join(f"{name}={compact(keys[name])}" for name in sorted(keys)) + "]"
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from haru.kube import schema
 from haru.kube.errors import bad_request_error
-from haru.kube.patch.fieldset import compact
+from haru.kube.patch.fieldset import element_json
 from haru.kube.schema import Field, MessageType
 
 Style = Literal["leaf", "object", "map", "keyed", "set", "any"]
@@ -128,7 +128,7 @@ def _default_of(message: MessageType, key: str) -> Any:
 def item_element(shape: Shape, item: Any) -> str:
     """The path element of a list item: by its keys, or by its value."""
     if shape.style == "set":
-        return "v:" + compact(item)
+        return "v:" + element_json(item)
     keys = {}
     if isinstance(item, dict):
         if len(shape.keys) == 1:
@@ -142,10 +142,10 @@ def item_element(shape: Shape, item: Any) -> str:
     if not keys:
         names = ", ".join(f'"{key}"' for key, _ in shape.keys)
         raise bad_request_error(f"an item of an associative list omits its key fields ({names})")
-    return "k:" + compact(keys)
+    return "k:" + element_json(keys)
 
 
 @lru_cache(maxsize=1024)
 def _named_item(key: str, value: str) -> str:
     """The element of an item that is found by one text, as most are."""
-    return "k:" + compact({key: value})
+    return "k:" + element_json({key: value})

@@ -15,6 +15,7 @@ from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.names import is_dns1123_label
 from haru.kube.warnings.claims import driver_warnings, volume_claim_warnings, volume_warnings
+from haru.kube.warnings.custom import finalizer_warnings
 from haru.kube.warnings.definitions import definition_warnings
 from haru.kube.warnings.namespaces import account_warnings, quota_warnings
 from haru.kube.warnings.networks import ingress_warnings, network_policy_warnings
@@ -38,12 +39,16 @@ _MANY_COMPLETIONS, _MANY_AT_ONCE = 100_000, 10_000
 
 def warnings_on_create(obj: Obj, kind: Kind) -> list[str]:
     """List the warnings about a new object; most kinds have none."""
+    if kind.custom is not None:
+        return list(finalizer_warnings(obj))
     found = _CREATED.get((kind.group, kind.kind))
     return list(islice(found(obj), _LIMIT)) if found is not None else []
 
 
 def warnings_on_update(new: Obj, old: Obj, kind: Kind) -> list[str]:
-    """List the warnings about an object whose spec has changed."""
+    """List the warnings about an object whose spec has changed, or the finalizers of a custom resource."""
+    if kind.custom is not None:
+        return list(finalizer_warnings(new, old))
     found = _CHANGED.get((kind.group, kind.kind))
     if found is None or ((kind.group, kind.kind) not in _EVERY_TIME and _same_spec(new, old)):
         return []
