@@ -13,6 +13,7 @@ from haru.drivers.simulated.profiles import load_profile
 from haru.drivers.simulated.slices import resource_slices
 from haru.drivers.simulated.taints import TAINTS_ANNOTATION
 from haru.drivers.slice_publishing import plan
+from haru.kube.errors import StatusError
 
 Obj = dict[str, Any]
 
@@ -26,13 +27,19 @@ class Recorder:
 
 
 @contextlib.asynccontextmanager
-async def driver(client: InMemoryClient, nodes: str, recorder: Recorder | None = None) -> AsyncIterator[None]:
+async def driver(
+    client: InMemoryClient, nodes: str, recorder: Recorder | None = None, *, is_alone: bool = False
+) -> AsyncIterator[SimulatedDriver]:
     running = SimulatedDriver(
-        client, named(nodes), recorder=recorder or Recorder(), resync_seconds=0.1  # type: ignore[arg-type]
-    )  # fmt: skip
+        client,  # type: ignore[arg-type]
+        named(nodes) if nodes else (),
+        recorder=recorder or Recorder(),  # type: ignore[arg-type]
+        resync_seconds=0.1,
+        is_alone=is_alone,
+    )
     task = asyncio.create_task(running.run())
     try:
-        yield
+        yield running
         if task.done():
             task.result()
     finally:
@@ -100,6 +107,32 @@ def test_device_classes_are_left_to_drivers_of_real_nodes() -> None:
             await client.until(lambda: ("deviceclasses", "", "gpu.nvidia.com") in client.objects)
 
     virtual_time.run(work())
+
+
+@pytest.mark.parametrize(
+    ("problem", "made"), [(ConnectionError("not yet"), True), (StatusError(403, "Forbidden", "not allowed"), False)]
+)
+def test_driver_is_ready_once_its_device_classes_are_there_or_left_to_others(problem: Exception, made: bool) -> None:
+    async def work() -> None:
+        client = InMemoryClient()
+        client.fail("create", "deviceclasses", problem)
+        await node(client, "dgx-h100-0")
+        async with driver(client, "dgx-h100:1") as running:
+            await running.ready.wait()
+            assert slices(client)
+            assert (("deviceclasses", "", "tpu.google.com") in client.objects) == made
+            await client.until(lambda: ("deviceclasses", "", "tpu.google.com") in client.objects)
+
+    virtual_time.run(work())
+
+
+async def test_driver_that_is_alone_installs_the_device_classes_before_any_node_has_devices() -> None:
+    client = InMemoryClient()
+    async with driver(client, "", is_alone=True) as running:
+        await running.ready.wait()
+        made = [obj for (plural, _, _), obj in client.objects.items() if plural == "deviceclasses"]
+    assert "tpu.google.com" in {one["metadata"]["name"] for one in made}
+    assert running.class_revision == max(int(one["metadata"]["resourceVersion"]) for one in made)
 
 
 async def test_existing_device_classes_are_kept() -> None:

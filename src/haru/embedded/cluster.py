@@ -20,7 +20,6 @@ from haru.apiserver.serving import HttpServer, TlsFiles
 from haru.client.api import ApiClient
 from haru.client.http_connections import socket_address
 from haru.clock import SYSTEM, Clock
-from haru.drivers.simulated.driver import install_device_classes
 from haru.drivers.simulated.profiles import Profile
 from haru.embedded.audit import audit_options
 from haru.embedded.errors import OptionError
@@ -102,7 +101,6 @@ class EmbeddedCluster:
         await self._listen(self.server, identity)
         self._write_kubeconfigs(identity)
         if self._options.simulated_nodes:
-            await install_device_classes(self.client("driver"))
             await install_storage_class(self.client("provisioner"))
         await unless(self.failed(), self._start_parts(identity))
         self.notes += self._part_notes()

@@ -19,6 +19,7 @@ class NodesPart(Tasks):
     def __init__(self, options: UpOptions) -> None:
         super().__init__()
         self._features = tuple(name for name in FEATURES if gates_of(options).enabled(name))
+        self._is_alone = options.simulated_nodes
         self._revisions: dict[str, int] = {}
 
     async def start(self, setting: Setting) -> None:
@@ -26,16 +27,18 @@ class NodesPart(Tasks):
         clients, clock = setting.clients, setting.clock
         options = FleetOptions(features=self._features)
         fleet = Fleet(clients.component("fleet"), setting.nodes, clock, clients=clients.node, options=options)
-        driver = SimulatedDriver(clients.component("driver"), setting.nodes, clock=clock)
+        client, is_alone = clients.component("driver"), self._is_alone
+        driver = SimulatedDriver(client, setting.nodes, clock=clock, is_alone=is_alone)
         provisioner = SimulatedProvisioner(clients.component("provisioner"), clock)
         self._run("provisioner", provisioner.run())
         self._run("fleet", fleet.run())
         self._run("driver", driver.run())
         await self._until_ready([provisioner.ready.wait, fleet.ready.wait, driver.ready.wait])
-        self._revisions = {"Node": fleet.revision, "ResourceSlice": driver.revision}
+        devices = {"ResourceSlice": driver.revision, "DeviceClass": driver.class_revision}
+        self._revisions = {"Node": fleet.revision, **devices}
 
     def revisions(self) -> Mapping[str, int]:
-        """The newest node and the newest slice."""
+        """The newest node, slice and device class."""
         return self._revisions
 
 

@@ -34,29 +34,31 @@ COMPONENT: Final = "simulated-driver"
 DRIVERS: Final = (NVIDIA_DRIVER, COMPUTE_DOMAIN_DRIVER, AMD_DRIVER, "gaudi.intel.com", "tpu.google.com")
 WORKERS: Final = 16
 _BY_NODE: Final = "node"
-
+_CLASSES: Final = "device classes"
+"""What stands for them among the names of nodes that are waited for."""
 
 NODES: Final = known_kind("v1", "Node")
 SLICES: Final = known_kind("resource.k8s.io/v1", "ResourceSlice")
 CLASSES: Final = known_kind("resource.k8s.io/v1", "DeviceClass")
 
 
-async def install_device_classes(client: ApiClient) -> None:
-    """Create the drivers' device classes; those that exist are left as they are."""
+async def install_device_classes(client: ApiClient) -> int:
+    """Create the drivers' device classes; those that exist are left as they are. The newest revision of a class."""
     try:
-        there = {name_of(known) for known in (await client.list(CLASSES))["items"]}
+        there = {name_of(known): int(_version_of(known)) for known in (await client.list(CLASSES))["items"]}
     except StatusError as error:
         if error.code != 403:
             raise
-        there = set()  # who may not look may still create
+        there = {}  # who may not look may still create
     for obj in device_classes():
         if name_of(obj) in there:
             continue
         try:
-            await client.create(CLASSES, obj)
+            there[name_of(obj)] = int(_version_of(await client.create(CLASSES, obj)))
         except StatusError as error:
             if error.reason != "AlreadyExists":
                 raise
+    return max(there.values(), default=0)
 
 
 class _Published(NamedTuple):
@@ -107,7 +109,8 @@ class _Strays:
 class SimulatedDriver:
     """Publishes the slices of all simulated nodes until cancelled.
 
-    `ready` is set once the nodes given, and all others that were there at the start, have their devices.
+    `ready` is set once the nodes given, and all others that were there at the start, have their devices, and the
+    device classes are there, if they are needed.
     """
 
     def __init__(
@@ -119,7 +122,9 @@ class SimulatedDriver:
         clock: Clock = SYSTEM,
         resync_seconds: float = 30.0,
         selector: str = OF_NO_FLEET,
+        is_alone: bool = False,
     ) -> None:
+        """`is_alone`: no driver of real nodes is expected that brings its device classes."""
         self._client = client
         self._slim = client.metadata_only()
         self._catalogue = Catalogue(profile for profile, _ in nodes)
@@ -130,10 +135,14 @@ class SimulatedDriver:
         self._strays = _Strays()
         self._looking: WorkQueue[str] = WorkQueue(f"{COMPONENT} strays")
         self._unpublished = {name for profile, name in nodes if profile.driver}
-        self._has_devices = asyncio.Event()
+        self._needs_classes = asyncio.Event()
+        if is_alone:
+            self._need_classes()
         self.ready = asyncio.Event()
         self.revision = 0
         """The newest revision of a slice that was written or found."""
+        self.class_revision = 0
+        """The newest revision of a device class that was written or found."""
         self._nodes = Informer(client, NODES, Selection(label_selector=selector))
         self._nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)
         # Slices are large and their writer knows what is in them: their versions say whether it is still so.
@@ -142,7 +151,7 @@ class SimulatedDriver:
         self._slices.add_handler(self._slice_changed, lambda old, new: self._slice_changed(new), self._slice_deleted)
 
     async def run(self) -> None:
-        """Keep the slices as they ought to be, and install the device classes once a node has devices."""
+        """Keep the slices as they ought to be, and install the device classes once they are needed."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._nodes.run(), name=f"{COMPONENT} nodes")
             group.create_task(self._slices.run(), name=f"{COMPONENT} slices")
@@ -156,16 +165,24 @@ class SimulatedDriver:
 
     async def _install_classes(self) -> None:
         # Where all nodes are real, their drivers bring their own: Helm takes over no class that is there already.
-        await self._has_devices.wait()
+        await self._needs_classes.wait()
         delay = 0.5
         while True:
             try:
-                await install_device_classes(self._client)
-            except (StatusError, OSError):
+                self.class_revision = await install_device_classes(self._client)
+            except (StatusError, OSError) as error:
+                if isinstance(error, StatusError) and error.code == 403:
+                    self._settled(_CLASSES)  # they are left to others, unless it is allowed one day
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, 30.0)
             else:
+                self._settled(_CLASSES)
                 return
+
+    def _need_classes(self) -> None:
+        if not self._needs_classes.is_set():
+            self._needs_classes.set()
+            self._unpublished.add(_CLASSES)
 
     # -- what has changed ---------------------------------------------------------------------------------------------
 
@@ -178,7 +195,7 @@ class SimulatedDriver:
             profile = None
         if profile is not None and profile.driver:
             self._known.profiles[name] = profile
-            self._has_devices.set()
+            self._need_classes()
             self._queue.add(name)
         else:
             self._settled(name)
@@ -285,7 +302,7 @@ class SimulatedDriver:
         self._slices.observe(answer)
 
     def _settled(self, name: str) -> None:
-        """With the last node's slices the driver is ready."""
+        """With the last node's slices, and the device classes, the driver is ready."""
         self._unpublished.discard(name)
         if not self._unpublished and self._slices.has_synced:
             self.ready.set()
