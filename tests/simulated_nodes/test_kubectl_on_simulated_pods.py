@@ -129,6 +129,7 @@ def kubectl(request: pytest.FixtureRequest, cluster: LocalCluster, tmp_path_fact
         (["sh", "-c", "echo rank $RANK; exit 4"], "rank 7\n", "exit code 4", 4),
         (["printenv", "RANK"], "7\n", "", 0),
         (["false"], "", "exit code 1", 1),
+        (["cat", "/var/run/secrets/kubernetes.io/serviceaccount/namespace"], "default", "", 0),
         (["nvidia-smi", "-L"], "GPU 0: NVIDIA H100 80GB HBM3\n", "", 0),
         (["check"], "", "no link", 3),
         (["python", "-V"], "", "this container is simulated and runs no programs", 127),

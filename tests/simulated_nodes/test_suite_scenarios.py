@@ -150,3 +150,43 @@ def test_deployment_with_a_missing_image_keeps_its_pods_waiting(cluster: LocalCl
     cluster.wait_until(lambda: reason() in ("ErrImagePull", "ImagePullBackOff"), timeout=60)
     deployment = cluster.get("Deployment", "web") or {}
     assert deployment["status"].get("readyReplicas", 0) == 0
+
+
+ONCE = "if [[ -r /data/foo ]]; then rm /data/foo; exit 0; else touch /data/foo; exit 42; fi"
+
+
+def applied_until(cluster: LocalCluster, body: Obj, phase: str) -> Obj:
+    """The status of a new pod once it is in this phase."""
+    name = body["metadata"]["name"]
+    cluster.apply(body)
+    cluster.wait_until(lambda: stored(cluster, name)["status"].get("phase") == phase, what=f"{name} is {phase}")
+    return dict(stored(cluster, name)["status"])
+
+
+def sharing(name: str, volume: Obj, script: str, **spec: Any) -> Obj:
+    mounts = [{"name": "v", "mountPath": "/data"}]
+    container = {"image": BUSYBOX, "command": ["sh", "-c", script], "volumeMounts": mounts}
+    return pod(name, container, restartPolicy="Never", volumes=[{"name": "v", **volume}], **spec)
+
+
+def test_pod_finds_what_one_before_it_has_left_in_a_directory_of_the_node(cluster: LocalCluster) -> None:
+    directory: Obj = {"hostPath": {"path": "/tmp/once", "type": "DirectoryOrCreate"}}
+    for name, expected in (("once-1", "Failed"), ("once-2", "Succeeded"), ("once-3", "Failed")):
+        applied_until(cluster, sharing(name, directory, ONCE, nodeName="cpu-0"), expected)
+    elsewhere: Obj = {"hostPath": {"path": "/tmp/elsewhere", "type": "DirectoryOrCreate"}}
+    applied_until(cluster, sharing("elsewhere", elsewhere, "test -f /data/foo", nodeName="cpu-0"), "Failed")
+
+
+def test_pod_finds_what_a_deleted_one_has_left_in_a_claim(cluster: LocalCluster) -> None:
+    spec = {
+        "storageClassName": "simulated",
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    cluster.apply({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": spec})
+    claim: Obj = {"persistentVolumeClaim": {"claimName": "data"}}
+    script = "[ -f /data/shards ] && exit 1; echo 7 > /data/shards; sleep 1000"
+    applied_until(cluster, sharing("writer", claim, script), "Running")
+    cluster.delete("Pod", "writer", wait=30)
+    status = applied_until(cluster, sharing("reader", claim, 'test "$(cat /data/shards)" = 7 && exit 3'), "Failed")
+    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3

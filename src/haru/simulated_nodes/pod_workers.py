@@ -140,7 +140,7 @@ class PodWorkers:
         self._terminations.forget(pod)
         self._runs.pop(uid_of(pod), None)
         self._allocations.forget(uid_of(pod))
-        self._sources.forget(uid_of(pod))
+        self._sources.ended(pod)
         self._deferred.note(_node_of(pod), key_of(pod), waits=False)
         for key in self._preemptions.forget(pod):
             self._queue.add(key)
@@ -240,7 +240,7 @@ class PodWorkers:
             return due
         self._events.tell(pod, events)
         if status["phase"] in podlib.TERMINAL:
-            self._ended(pod)
+            self._ended({**pod, "status": {**(pod.get("status") or {}), **status}})
         written = await self._write(pod, podlib.observed(pod, {**(more or {}), **status}))
         if written is None or status["phase"] in podlib.TERMINAL:
             return None

@@ -19,9 +19,10 @@ from haru.kube.names import parse_time
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.service_environment import service_environment
 from haru.kube.pod_environment.volume_files import Token, asks_for_tokens, references
-from haru.kube.simulated_containers.files import PodSources
+from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
 from haru.simulated_nodes.network import NodeNetwork
 from haru.simulated_nodes.nodes import SimulatedNode
+from haru.simulated_nodes.shared_volumes import SharedVolumes
 
 CONFIG_MAPS: Final = known_kind("v1", "ConfigMap")
 SECRETS: Final = known_kind("v1", "Secret")
@@ -37,12 +38,14 @@ class SourceReader:
 
     def __init__(self, as_node: Callable[[str], ApiClient], network: NodeNetwork, now: Callable[[], datetime]) -> None:
         self._as_node, self._network = as_node, network
-        self._tokens = PodTokens(now)
+        self._tokens, self._volumes = PodTokens(now), SharedVolumes(as_node, now)
         self._read: dict[str, ReferencedObjects] = {}
 
-    def forget(self, uid: str) -> None:
+    def ended(self, pod: Obj) -> None:
         """The pod has ended."""
-        self._read.pop(uid, None)
+        uid = uid_of(pod)
+        objects = self._read.pop(uid, None)
+        self._volumes.ended(pod, NO_SOURCES if objects is None else PodSources(objects))
         self._tokens.forget(uid)
         self._network.forget(uid)
 
@@ -61,10 +64,9 @@ class SourceReader:
         allocatable = (node.stored.get("status") or {}).get("allocatable") or {}
         network = await self._network.of(pod)
         token = await self._token(pod, node) if asks_for_tokens(pod) else None
-        if network is None:
-            return PodSources(objects, allocatable, token=token)
-        services = service_environment(pod, network.cluster.services)
-        return PodSources(objects, allocatable, tuple(services), token, network)
+        services = () if network is None else tuple(service_environment(pod, network.cluster.services))
+        volumes = await self._volumes.found_by(pod, node)
+        return PodSources(objects, allocatable, services, token, network, found=volumes)
 
     async def _token(self, pod: Obj, node: SimulatedNode) -> Token | None:
         """The tokens of a pod whose containers ask for them; none where nodes may not have any."""

@@ -52,6 +52,13 @@ class Executed(NamedTuple):
     changes: Sequence[Change]
 
 
+class VolumeContents(NamedTuple):
+    """Files that are in a volume when a pod begins, by their paths, and whether there are no others."""
+
+    texts: Mapping[str, str]
+    is_whole: bool
+
+
 @dataclass(frozen=True, slots=True)
 class PodSources:
     """What a pod's containers are told beyond its spec: objects, addresses and sizes, variables of Services."""
@@ -63,6 +70,8 @@ class PodSources:
     network: PodNetwork | None = None
     """What the containers reach; None where nothing is known of it."""
     executed: tuple[Executed, ...] = ()
+    found: Mapping[str, VolumeContents] = field(default_factory=dict)
+    """What is in volumes that outlive their pods, by the names of these."""
 
     def facts(self, pod: Obj) -> DownwardFacts:
         """What the downward API tells of where a pod is."""
@@ -115,6 +124,8 @@ class ContainerFiles(MutableMapping[str, str]):
         self._mounts = sorted(_mounts(pod, container, variables), key=lambda mount: len(mount.path), reverse=True)
         self._loaded: dict[str, Files] = {}
         self.user, self.group = user_of(pod, container)
+        for volume, one in sources.found.items():
+            self.share({f"{volume}:{path}": text for path, text in one.texts.items()})
         self._fs_group = (self._pod["spec"].get("securityContext") or {}).get("fsGroup")
 
     @cached_property
@@ -192,8 +203,14 @@ class ContainerFiles(MutableMapping[str, str]):
     def is_missing(self, path: str) -> bool:
         """Whether it is certain that there is no such file."""
         mount, key = self._place(path)
-        known = mount is not None and (is_made_of_objects(mount.volume) or "emptyDir" in mount.volume)
+        known = mount is not None and self._is_whole(mount.volume)
         return self._read(path) is None and (known or self.history.get(key) is not None or path.startswith("/tmp/"))
+
+    def _is_whole(self, volume: Mapping[str, Any]) -> bool:
+        """Whether all files of a volume are known."""
+        found = self._sources.found.get(volume["name"])
+        is_new = is_made_of_objects(volume) or "emptyDir" in volume or "ephemeral" in volume
+        return is_new or (found is not None and found.is_whole)
 
     def file_system(self, path: str) -> str:
         """The type of the file system that a path is on."""

@@ -24,7 +24,7 @@ from haru.event_loop import cancelled
 from haru.kube.meta import Obj, name_of, namespace_of, uid_of
 from haru.kube.simulated_containers.commands import is_interactive, run_in_container
 from haru.kube.simulated_containers.files import NO_SOURCES, Executed, PodSources
-from haru.kube.simulated_containers.shell_output import Printed, Ran
+from haru.kube.simulated_containers.shell_output import Ran
 from haru.kube.simulated_containers.text import as_printed
 from haru.remote_command.channels import ERROR, STDERR, STDOUT, Channels
 from haru.storage import Compacted
@@ -118,8 +118,7 @@ class Session:
             while data := await self._channels.stdin.get():
                 await self._channels.write(STDOUT, data)
             return 0
-        ran = self._run(self._command)
-        return await self._play(ran.lines, ran.ends_after, ran.exit_code)
+        return await self._play(self._run(self._command))
 
     def _run(self, command: Sequence[str]) -> Ran:
         """Run a command in the container as it is now, and keep what it writes."""
@@ -131,22 +130,24 @@ class Session:
             self._pods.wrote(target.pod, written)
         return ran
 
-    async def _play(self, lines: Sequence[Printed], ends_after: float | None, code: int) -> int:
+    async def _play(self, ran: Ran) -> int:
         """Print lines when they are due; the exit code, once the command has ended."""
         passed, began = 0.0, self._objects.clock()
-        for line in lines:
+        for number, line in enumerate(ran.lines, 1):
             await asyncio.sleep(max(0.0, line.at - passed))
             passed = max(passed, line.at)
-            await self._print(as_printed(line.text, began), is_error=line.is_error)
-        if ends_after is None:
+            ends_line = ran.ends_line or number < len(ran.lines)
+            await self._print(as_printed(line.text, began), is_error=line.is_error, ends_line=ends_line)
+        if ran.ends_after is None:
             await asyncio.Event().wait()
         else:
-            await asyncio.sleep(max(0.0, ends_after - passed))
-        return code
+            await asyncio.sleep(max(0.0, ran.ends_after - passed))
+        return ran.exit_code
 
-    async def _print(self, text: str, *, is_error: bool = False) -> None:
+    async def _print(self, text: str, *, is_error: bool = False, ends_line: bool = True) -> None:
         wanted = self._channels.wanted
-        data = f"{text}\r\n" if wanted.tty else f"{text}\n"
+        end = "" if not ends_line else "\r\n" if wanted.tty else "\n"
+        data = f"{text}{end}"
         channel = STDERR if is_error and not wanted.tty else STDOUT
         if wanted.stderr if channel == STDERR else wanted.stdout:
             await self._channels.write(channel, data.encode())
@@ -182,8 +183,7 @@ class Session:
         if words[0] == "exit":
             return (int(words[1]) & 255 if len(words) > 1 and words[1].isdigit() else code), True
         self._target = replace(self._target, sources=await self._pods.sources(self._target.pod, (text,)))
-        ran = self._run(["sh", "-c", text])
-        return await self._play(ran.lines, ran.ends_after, ran.exit_code), False
+        return await self._play(self._run(["sh", "-c", text])), False
 
     # -- the container itself -----------------------------------------------------------------------------------------
 

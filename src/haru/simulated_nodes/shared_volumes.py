@@ -1,0 +1,113 @@
+"""Volumes that outlive a pod: what pods of simulated nodes have left there, and what the next one finds.
+
+They are directories of nodes (`hostPath`) and volumes of PersistentVolumeClaims. What was in them before any pod wrote
+there is known only of those that are made empty: a directory that is created for the pod, a claim of the simulated
+provisioner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from cachetools import LRUCache
+
+from haru.client.api import ApiClient
+from haru.kube.errors import StatusError
+from haru.kube.kinds import known_kind
+from haru.kube.meta import Obj, annotations_of, namespace_of, uid_of
+from haru.kube.names import parse_time
+from haru.kube.pod_containers import containers_of
+from haru.kube.pod_environment.fields import ConfigError
+from haru.kube.simulated_containers.container_shell import files_after
+from haru.kube.simulated_containers.files import NO_SOURCES, PodSources, VolumeContents
+from haru.kube.simulated_containers.test_images import image_argv
+from haru.kube.simulated_containers.text import as_printed
+from haru.simulated_nodes import pods as podlib
+from haru.simulated_nodes.nodes import SimulatedNode
+from haru.simulated_nodes.provisioner import PROVISIONER
+
+CLAIMS: Final = known_kind("v1", "PersistentVolumeClaim")
+_PROVISIONED_BY: Final = "volume.kubernetes.io/storage-provisioner"
+_MOST_PLACES: Final = 1024
+_WHOLE_SECOND: Final = timedelta(seconds=1)
+"""Statuses tell whole seconds."""
+_ABSENT: Final = (403, 404)
+
+
+class SharedVolumes:
+    """The files of places that pods share one after the other, by the path in the place."""
+
+    def __init__(self, as_node: Callable[[str], ApiClient], now: Callable[[], datetime]) -> None:
+        self._as_node, self._now = as_node, now
+        self._left: LRUCache[str, VolumeContents] = LRUCache(_MOST_PLACES)
+        self._places: dict[str, Mapping[str, str]] = {}
+        """By the uid of a pod: the place behind each of its volumes."""
+        self._found: dict[str, Mapping[str, VolumeContents]] = {}
+
+    async def found_by(self, pod: Obj, node: SimulatedNode) -> Mapping[str, VolumeContents]:
+        """What a pod has found in its volumes when it began, by their names; of others nothing is known."""
+        uid = uid_of(pod)
+        if uid not in self._found:
+            shared = [one for one in pod["spec"].get("volumes") or () if _is_shared(one)]
+            if not shared or not any(map(image_argv, containers_of(pod["spec"]))):
+                return {}
+            places = {one["name"]: place for one in shared if (place := await self._place(pod, one, node))}
+            self._places[uid] = places
+            self._found[uid] = {name: self._left[place] for name, place in places.items() if place in self._left}
+        return self._found[uid]
+
+    def ended(self, pod: Obj, sources: PodSources = NO_SOURCES) -> None:
+        """The pod has ended: keep what its containers have written."""
+        found, places = self._found.pop(uid_of(pod), {}), self._places.pop(uid_of(pod), {})
+        for container in containers_of(pod["spec"]) if places else ():
+            written = self._written(pod, container, replace(sources, found=found))
+            for volume, place in places.items():
+                own = {name.partition(":")[2]: text for name, text in written.items() if name.startswith(f"{volume}:")}
+                before = self._left.get(place) or VolumeContents({}, is_whole=False)
+                if own:
+                    texts = {path: text for path, text in {**before.texts, **own}.items() if text is not None}
+                    self._left[place] = before._replace(texts=texts)
+
+    def _written(self, pod: Obj, container: Mapping[str, Any], sources: PodSources) -> Mapping[str, str | None]:
+        """The files of volumes as a container has left them, by volume and path; None for one that it has removed."""
+        state = (podlib.statuses(pod).get(container["name"]) or {}).get("state") or {}
+        ran = state.get("terminated") or state.get("running")
+        if not ran:
+            return {}
+        began = parse_time(ran["startedAt"])
+        ended = parse_time(ran["finishedAt"]) + _WHOLE_SECOND if "finishedAt" in ran else self._now()
+        try:
+            history = files_after(pod, container, sources, (ended - began).total_seconds()).history
+        except (ConfigError, ValueError):
+            return {}
+        names = {f"{volume}:{path}" for volume, one in sources.found.items() for path in one.texts}
+        names |= {name for name in history.names() if not name.startswith("/")}
+        now = {name: one.text for name in names if (one := history.get(name)) is not None}
+        return {name: None if text is None else as_printed(text, began) for name, text in now.items()}
+
+    async def _place(self, pod: Obj, volume: Obj, node: SimulatedNode) -> str:
+        """What a volume shows; empty where that can not be known."""
+        if "hostPath" in volume:
+            place = f"{node.name}:{volume['hostPath']['path']}"
+            return self._known(place, is_empty=str(volume["hostPath"].get("type") or "").endswith("OrCreate"))
+        name = volume["persistentVolumeClaim"]["claimName"]
+        try:
+            claim = await self._as_node(node.name).get(CLAIMS, name, namespace_of(pod))
+        except StatusError as error:
+            if error.code not in _ABSENT:
+                raise
+            return ""
+        return self._known(uid_of(claim), is_empty=annotations_of(claim).get(_PROVISIONED_BY) == PROVISIONER)
+
+    def _known(self, place: str, *, is_empty: bool) -> str:
+        """The place, of which it is known whether there is nothing as long as nobody has written there."""
+        if is_empty:
+            self._left.setdefault(place, VolumeContents({}, is_whole=True))
+        return place
+
+
+def _is_shared(volume: Mapping[str, Any]) -> bool:
+    return "hostPath" in volume or "persistentVolumeClaim" in volume
