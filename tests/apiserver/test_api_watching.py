@@ -150,7 +150,8 @@ async def test_lagging_watch_ends_with_410(api: Caller) -> None:
 
 
 async def test_timeout_ends_watch_with_bookmark(api: Caller) -> None:
-    stream = await api.stream(f"{MAPS}?watch=1&resourceVersion=0&timeoutSeconds=1&allowWatchBookmarks=true")
+    since = await revision(api)
+    stream = await api.stream(f"{MAPS}?watch=1&resourceVersion={since}&timeoutSeconds=1&allowWatchBookmarks=true")
     event = await stream.next(3)
     assert event["type"] == "BOOKMARK"
     assert event["object"]["kind"] == "ConfigMap" and event["object"]["metadata"]["resourceVersion"]

@@ -82,6 +82,21 @@ def test_failed_rule_message_reason_and_field_path() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [("['max-size']", "spec.max-size"), (".labels.x", "spec.labels[x]"), (".labels['a.b']", "spec.labels[a.b]")],
+)
+def test_field_path_of_a_rule_is_told_as_a_path(path: str, field: str) -> None:
+    assert broken("false", {}, fieldPath=path, message="no") == [f"{field}: Invalid value: no"]
+
+
+def test_key_of_a_map_with_a_rule_is_told_behind_a_dot() -> None:
+    words = {**WORDS, "x-kubernetes-validations": [{"rule": "false", "fieldPath": ".x", "message": "no"}]}
+    rules = ObjectRules(parse(schema("true", properties={"labels": words})))
+    (error,) = rules.check({"spec": {"labels": {"x": "y"}}}, None)
+    assert error.field == "spec.labels.[x]"
+
+
 def test_transition_rule_compares_with_old_object() -> None:
     rule = "self.replicas >= oldSelf.replicas"
     assert broken(rule, {"replicas": 1}) == []

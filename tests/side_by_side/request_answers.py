@@ -33,8 +33,11 @@ _TEXTS = [
     (re.compile(r"\bx{50,}[a-z0-9]{5}\b"), lambda _: "x-*"),
     (re.compile(r"Key: (/registry)?/"), lambda _: "Key: /"),
     (re.compile(r"(ResourceVersion in (the precondition|record) \()\d+"), lambda found: found.group(1) + "RV"),
+    (re.compile(r"(ResourceVersion in (precondition|object meta): )\d+"), lambda found: found.group(1) + "RV"),
     (re.compile(r"(failed to allocate IP )[0-9.]+"), lambda found: found.group(1) + "IP"),
     (re.compile(r"^(\d+:)\d{5}(/(TCP|UDP|SCTP))"), lambda found: f"{found.group(1)}PORT{found.group(2)}"),
+    (re.compile(r"(json parse error: ).*", re.DOTALL), lambda found: found.group(1) + "WORDS"),
+    (re.compile(r"https://127\.0\.0\.1:\d+/"), lambda _: "https://127.0.0.1:PORT/"),
     (re.compile(r"(Too large resource version: \d+, current: )\d+"), lambda found: found.group(1) + "RV"),
 ]  # fmt: skip
 _DECODER = re.compile(
@@ -52,6 +55,7 @@ _CHANGES = re.compile(
 _SHOWN = re.compile(
     r"^((Invalid|Unsupported|Duplicate) value: )([\[{].*[\]}]|\"map\[.*\]\"|null|\"\")(?=: |$)", re.DOTALL
 )
+_INITIAL = "k8s.io/initial-events-end"
 _AGE = re.compile(r"(\d+[smhd])+|<unknown>|<invalid>")
 _ADDRESS = re.compile(r"(?!10\.0\.0\.5\b)10\.(0\.0|9\.0|96\.\d+)\.\d+")
 
@@ -75,18 +79,24 @@ class Answer:
                 return f"protobuf that cannot be read: {error!r}"
         try:
             is_yaml = "yaml" in self.headers.get("content-type", "")
-            return yaml.load(self.body.decode()) if is_yaml else json.loads(self.body)
+            value = yaml.load(self.body.decode()) if is_yaml else json.loads(self.body)
+            return _events(self.body) if isinstance(value, dict) and value.keys() == {"type", "object"} else value
         except ValueError:
             return _events(self.body)
 
 
 def _events(body: bytes) -> Any:
-    """The events of a watch, but for bookmarks; any other body as text."""
+    """The events of a watch, but for most bookmarks; any other body as text."""
     try:
         events = [json.loads(line) for line in body.splitlines() if line.strip()]
-        return [one for one in events if one["type"] != "BOOKMARK"] if events else ""
+        return [told(one) for one in events if counts(one)] if events else ""
     except (ValueError, KeyError, TypeError):
         return body.decode(errors="replace")
+
+
+def counts(event: Obj) -> bool:
+    """Whether an event of a watch is no bookmark, or the one after what was there at the beginning."""
+    return event["type"] != "BOOKMARK" or _INITIAL in json.dumps(event)
 
 
 def _decoded(body: bytes) -> Obj:
@@ -99,6 +109,14 @@ def _decoded(body: bytes) -> Obj:
     of = chunk(1, version.encode()) + chunk(2, kind.removesuffix("List").encode())
     items = [decode_protobuf(body[:4] + chunk(1, of) + chunk(2, value)) for n, value in fields(raw) if n == 2]  # type: ignore[arg-type]
     return {"kind": kind, "apiVersion": version, "items": items}
+
+
+def told(event: Obj) -> Obj:
+    """An event, of a bookmark what means something: all but its metadata is empty."""
+    value = event["object"]
+    if event["type"] != "BOOKMARK" or value.get("kind") == "Table":
+        return event
+    return {**event, "object": {name: value[name] for name in ("kind", "apiVersion", "metadata")}}
 
 
 @dataclass
@@ -273,4 +291,4 @@ def _short(value: Obj, key: str) -> str:
     return json.dumps(value[key])[:3000] if key in value else "-"
 
 
-__all__ = ["PROTOBUF", "UUID", "Answer", "Versions", "differences", "plain", "unequal"]
+__all__ = ["PROTOBUF", "UUID", "Answer", "Versions", "counts", "differences", "plain", "told", "unequal"]

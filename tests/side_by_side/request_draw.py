@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from object_draw import ObjectDraw
 from request_custom import CustomKind
+from request_devices import Devices
 from request_parts import (
     BODIES,
     PARTIAL,
@@ -28,7 +29,9 @@ from request_parts import (
 from request_policies import Policies
 from request_samples import ALL, Obj
 from request_scenes import Scenes
+from request_situations import Situations
 from request_users import Users
+from request_webhooks import Webhooks
 
 from haru.kube.kinds import by_kind
 from haru.kube.wire_out import encode_protobuf
@@ -77,7 +80,11 @@ class RequestDraw:
         self.custom = CustomKind(seed, self.namespace)
         self.objects.custom = self.custom
         self.policies = Policies(random.Random(f"policies {seed}"), seed, self.namespace, self.resources)
+        self.devices = Devices(seed, self.namespace, only)
+        self.resources += self.devices.resources
+        self.webhooks = Webhooks(seed, self.namespace, self.resources)
         self.scenes = Scenes(seed, self.namespace, self.resources)
+        self.situations = Situations(seed, self.namespace)
         self.users = Users(random.Random(f"users {seed}"), seed, self.namespace, self.resources)
 
     def define(self, definition: Obj) -> None:
@@ -105,13 +112,16 @@ class RequestDraw:
         return made
 
     def next(self) -> Request:
-        """A request about one of the kinds, or about what somebody may do, or one of a scene."""
+        """A request about one of the kinds, or about what somebody may do, or one of a scene or situation."""
         if self.scenes.dice.random() < 0.12:
             return self.scenes.request()
+        if self.situations.dice.random() < 0.15:
+            return self.situations.request()
         chance = self.users.dice.random()
         if chance < 0.08:
             return self.users.question()
         made = self._next()
+        made = self.devices.in_another_version(made) or made
         return made if chance < 0.85 else self.users.path() if chance < 0.87 else self.users.dressed(made)
 
     def _next(self) -> Request:
@@ -396,6 +406,8 @@ class RequestDraw:
     def _status(self, path: str) -> Obj:
         """The object with a status: the one that it has, or one of its schema."""
         made = self._base(path)
+        if (full := self.devices.status(made)) is not None:
+            return {**made, "status": full}
         kind = by_kind(made.get("apiVersion", ""), made.get("kind", ""))
         of = kind.message_type.fields.get("status") if kind else None
         if of is not None and self.dice.random() < 0.6:

@@ -8,6 +8,7 @@ from typing import Any
 from request_answers import Answer
 from request_parts import PATCHES, PROTOBUF, Request
 
+_MISSING = "name or generateName is required|must be specified for an update"
 _LINES = [
     ("selfLink in an update", r".*\.selfLink: "),
     ("an Indexed Job with a success policy", r"code: 0 .* \| 422 Job"),
@@ -39,7 +40,7 @@ _LINES = [
     ("words about a policy's JSON patch", r"\.details\.causes\[.* JSON Patch: .* \| .* JSON Patch: "),
     ("the path of a uid", r"\.details\.causes.*\.metadata\.uID"),
     ("which of several bindings allows", r"\.status\.reason: \"RBAC: allowed by .* \| \"RBAC: allowed by"),
-    ("a binding to nothing", r"code: 500 target.name: Required value \| 422"),
+    ("a binding to nothing", r"code: 500 target\.(name|kind): .* \| 422"),
     (
         "an apply of a Scale of a custom resource",
         r"code: 500 failed to create manager .*Kind=Scale\) to proper version",
@@ -59,6 +60,15 @@ _LINES = [
     ),
     ("a value that cannot be read in a configuration", r"code: 500 failed to convert new object .* \| 400 "),
     ("the address of a Service without a name", r"\.details\.causes.*failed to allocate IP: IPAddress"),
+    (
+        "an error's text in the answer of a webhook",
+        r".*an error on the server \(.{1,3}unknown.* \| .*an error on the server",
+    ),
+    (
+        "what is missing, before who else refuses it",
+        rf"code: \d+ .* \| 422 .*({_MISSING})",
+    ),
+    ("words about a body", r"\.message: \"WORDS\" \| \"the API version in the data"),
     ("an empty answer about a pod's log", r"code: 204 .* \| 200"),
     ("a number beyond 32 bits in a strategic merge patch", r".*-2147483648.* \| .*patch.*WORDS"),
     ("an empty list of metadata", r"\.(items|rows): null \| \[\]$"),
@@ -102,7 +112,10 @@ _KNOWN = [(cause, re.compile(pattern, re.DOTALL)) for cause, pattern in _LINES]
 
 
 def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> str:
-    """Why a difference is known; empty if it is not."""
+    """Why a difference is known; empty if it is not. What a webhook was sent differs where answers do."""
+    if line.startswith("review#") and re.search(_MISSING, str(answers[1].value)):
+        return "what is missing, before who else refuses it"
+    line = re.sub(r"^review\[\d+\]\.request\.(object|oldObject)", "", line)
     accept = request.headers.get("Accept", "")
     if line.startswith("content type:") and PROTOBUF in accept and "json" in accept:
         return "protobuf for those who take nothing else"
@@ -152,7 +165,8 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
     is_apply = request.headers.get("Content-Type") == PATCHES["apply"]
     if is_apply and of.endswith("/status") and re.match(r"\.metadata\.g|code: 422 .*deletionGrace|.*f:generateN", line):
         return "metadata in an apply of a status"
-    if request.method == "DELETE" and line.startswith('.details.name: "Unknown"'):
+    names = ('.details.name: "Unknown"', "review[0].request.name: - |", "review[1].request.name: - |")
+    if request.method == "DELETE" and line.startswith(names):
         return "the name in a policy's refusal of a deletion of a collection"
     if ".default" in line and "rule compile error" in line and line.startswith(".details.causes"):
         return "a rule that does not compile, told again at a default"
@@ -166,8 +180,9 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         return "a binding to a role that is not there"
     if of == "certificatesigningrequests" and "may not contain '/'" in line:
         return "a name that is no part of a path, beside other errors"
-    if "dryRun=All" in request.query and re.match(r"code: (20\d|409) .* \| 422 .*provided port is not in the", line):
-        return "a port out of range in a dry run"
+    is_given_out = r"code: (20\d|409) .* \| 422 .*(provided port is not in the|provided IP is already allocated)"
+    if "dryRun=All" in request.query and re.match(is_given_out, line):
+        return "an address or port of a Service in a dry run"
     if re.match(r"code: 4(00|22) .* \| 403 .*cannot create resource", line) and request.method in ("PUT", "PATCH"):
         return "who may not create what an update makes"
     if line.startswith("code: 403") and "| 405" in line and of.startswith("odd "):

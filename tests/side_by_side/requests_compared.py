@@ -28,13 +28,14 @@ from urllib.parse import quote, urlsplit
 
 from benchmarks.control_planes import Server, serving
 from custom_objects import definition
-from request_answers import UUID, Answer, Versions, differences, plain, unequal
+from request_answers import UUID, Answer, Versions, counts, differences, plain, told, unequal
 from request_custom import DEFINITIONS
 from request_draw import RequestDraw
 from request_parts import PARTIAL, TABLE, Request, chosen
 from request_policies import of_params
 from request_users import TOKEN
 from request_verdicts import LASTING, known_cause
+from request_webhooks import HOOK, HookServer
 
 from haru.kube import yaml
 
@@ -164,13 +165,14 @@ class Comparison:
 
     def __init__(self, kube: Side, haru: Side, verbose: bool = False) -> None:
         self.kube, self.haru = kube, haru
+        self.hooks = (HookServer(), HookServer())
         self.counted = Counter[str]()
         self._verbose = verbose
 
     def close(self) -> None:
         """End both connections."""
-        self.kube.close()
-        self.haru.close()
+        for one in (self.kube, self.haru, *self.hooks):
+            one.close()
 
     def ask(self, request: Request) -> tuple[Answer, Answer]:
         """The answers of both."""
@@ -181,7 +183,7 @@ class Comparison:
     def step(self, seed: int, number: int, request: Request) -> bool:
         """Compare one request; whether both are in the same state afterwards, as far as can be told."""
         answers = self.ask(request)
-        found = differences(request, *answers, (self.kube.versions, self.haru.versions))
+        found = differences(request, *answers, (self.kube.versions, self.haru.versions)) + self._reviewed()
         self.counted["requests"] += 1
         self.counted[f"{answers[0].status // 100}xx"] += 1
         unknown = self.judged(request, answers, found)
@@ -198,6 +200,12 @@ class Comparison:
             time.sleep(0.3 if request.method == "DELETE" else 0.1)
         same = request.method == "GET" or len({answer.status < 300 for answer in answers}) == 1
         return same and not lasting
+
+    def _reviewed(self) -> list[str]:
+        """In what the reviews differ that webhooks were sent."""
+        sides = zip((self.kube, self.haru), self.hooks, strict=True)
+        asked = [plain(hook.taken(), side.versions) for side, hook in sides]
+        return unequal(asked[0], asked[1], "review")
 
     def judged(self, request: Request, answers: tuple[Answer, Answer], found: Sequence[str]) -> list[str]:
         """Count differences, and return those that are not known."""
@@ -217,8 +225,11 @@ class Comparison:
         for side in (self.kube, self.haru):
             side.objects.clear()
             side.marks.clear()
+        for side, hook in zip((self.kube, self.haru), self.hooks, strict=True):
+            side.marks[HOOK, "url"] = hook.url
         draw = RequestDraw(seed, self.kube.objects, only)
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": draw.namespace}}
+        named = {"name": draw.namespace, "labels": draw.devices.labels}
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": named}
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         headers = {"Content-Type": "application/json"}
         self.ask(Request("POST", "/api/v1/namespaces", "", headers, namespace))
@@ -246,7 +257,7 @@ class Comparison:
         given = self.ask(Request("POST", f"{account}/token", "", headers, body))
         for side, answer in zip((self.kube, self.haru), given, strict=True):
             side.marks[TOKEN, draw.namespace] = answer.value["status"]["token"]
-        for path, obj in [*draw.users.roles(), *draw.policies.objects()]:
+        for path, obj in [*draw.users.roles(), *draw.policies.objects(), *draw.webhooks.objects()]:
             request = Request("POST", path, "", headers, obj)
             answers = self.ask(request)
             for _ in range(20):  # kube-apiserver hears late that the policy of the seed before is gone
@@ -257,7 +268,8 @@ class Comparison:
             if answers[0].status != answers[1].status:
                 raise AssertionError(f"{obj}: {[answer.value for answer in answers]}")
             made.add(f"{path}/{obj['metadata']['name']}")
-        time.sleep(3 if draw.policies.are_at_work else 0.15)
+        time.sleep(3 if draw.policies.are_at_work else 1.2 if draw.webhooks.are_at_work else 0.15)
+        self._reviewed()
         return made
 
     def _define(self, seed: int, draw: RequestDraw) -> set[str]:
@@ -348,7 +360,7 @@ def events_of(connection: http.client.HTTPConnection) -> list[Obj]:
     body = connection.getresponse().read()
     connection.close()
     events = [json.loads(line) for line in body.splitlines() if line.strip()]
-    return [one for one in events if one.get("type") != "BOOKMARK"]
+    return [told(one) for one in events if counts(one)]
 
 
 @contextmanager

@@ -9,23 +9,32 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import aiohttp
 import pytest
 from api_caller import Caller
 from custom_objects import define
 from object_draw import ObjectDraw
 from request_answers import Answer, Versions, differences, plain, unequal
+from request_devices import FULL, in_version
 from request_draw import RequestDraw
-from request_parts import PATCHES, Request, chosen, json_patch, mark, merge_patch
+from request_parts import PATCHES, Request, Resource, chosen, json_patch, mark, merge_patch
 from request_samples import ALL, Obj
+from request_situations import Situations
 from request_verdicts import known_cause
+from request_webhooks import ANSWERS, RAW, HookServer, Webhooks
 from requests_compared import Side, main
 
-from haru.kube.kinds import all_kinds, by_kind
+from haru.kube.decoding import strict_decode
+from haru.kube.defaulting import apply_defaults
+from haru.kube.gates import FeatureGates
+from haru.kube.kinds import all_kinds, by_kind, known_kind
 from haru.kube.patch.json_patch import apply_json_patch
 from haru.kube.patch.merge_patch import apply_merge_patch
+from haru.kube.validation import validate_create
 from haru.kube.wire_out import encode_protobuf
 from nights import tonight
 
+_GATES = FeatureGates.accelerator_defaults()
 ASKED = Request("GET", "/api/v1/namespaces/n/pods/a", "", {}, None, "pods")
 
 
@@ -212,6 +221,58 @@ def test_requests_in_somebodys_name_are_drawn_with_his_roles() -> None:
     side = object.__new__(Side)
     side.marks = {("token", "n3"): "secret"}
     assert side.filled(accounts[0].headers["Authorization"]) == "Bearer secret"
+
+
+def test_situations_begin_with_their_objects_and_are_the_same_again() -> None:
+    drawn, again = ([draw.request() for _ in range(600)] for draw in (Situations(5, "n5"), Situations(5, "n5")))
+    assert drawn == again
+    told = {one.resource.partition("/")[2] for one in drawn if one.resource.startswith("situation/")}
+    assert told >= {"exec", "proxy", "page", "namespace", "held", "class", "binding", "watch", "form", "owned"}
+    first = next(one for one in drawn if one.path == "/api/v1/namespaces/n5/resourcequotas")
+    assert drawn[drawn.index(first) + 1 :].count(first) == 0
+
+
+@pytest.mark.parametrize("sample", FULL, ids=lambda sample: f"{sample['kind']} {sample['metadata']['name']}")
+def test_full_objects_of_devices_and_gangs_are_valid_in_every_version(sample: Obj) -> None:
+    for version in ("v1", "v1beta1", "v1beta2"):
+        given = in_version(sample, version)
+        kind = known_kind(given["apiVersion"], given["kind"])
+        placed = {**given["metadata"], **({"namespace": "n"} if kind.namespaced else {})}
+        obj, unknown = strict_decode({**given, "metadata": placed}, kind)
+        assert unknown == []
+        complete = apply_defaults(obj, kind, _GATES, "2026-01-02T03:04:05Z")
+        assert validate_create(complete, kind, _GATES, lambda expression: None) == []
+
+
+def test_webhooks_are_drawn_with_answers_that_exist() -> None:
+    drawn = [Webhooks(seed, "n", [Resource(ALL[0], "n")]).objects() for seed in range(200)]
+    hooks = [hook for objects in drawn for _, one in objects for hook in one["webhooks"]]
+    places = {hook["clientConfig"]["url"].rpartition("/")[2] for hook in hooks}
+    assert len(places) > 20 and places <= {*ANSWERS, *RAW, "slow", "no-response"}
+    assert any(not objects for objects in drawn)
+
+
+async def test_reviews_are_taken_once_and_in_one_order() -> None:
+    server = HookServer()
+    try:
+        async with aiohttp.ClientSession() as session:
+            for place in ("warn", "allow"):
+                review = {"apiVersion": "v1", "kind": "AdmissionReview", "request": {"uid": "u"}}
+                async with session.post(f"{server.url}/{place}?timeout=1s", json=review, ssl=False) as answer:
+                    told = await answer.json()
+                assert told["response"] == {"uid": "u", **ANSWERS[place]}
+        assert [one["path"] for one in server.taken()] == ["/allow", "/warn"] and server.taken() == []
+    finally:
+        server.close()
+
+
+def test_one_event_of_a_watch_is_an_event_and_a_bookmark_has_metadata_alone() -> None:
+    metadata = {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}}
+    bookmark = {"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {}}}
+    (event,) = answered(bookmark).value
+    assert event["object"] == {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}
+    del metadata["annotations"]
+    assert answered(bookmark).value == []
 
 
 @pytest.mark.nightly

@@ -17,6 +17,7 @@ from haru.cel.errors import CostLimitError, EvaluationError
 from haru.cel.objects import to_value, with_rules
 from haru.cel.program import MeteredProgram
 from haru.cel.values import NONE, Optional
+from haru.kube.custom.field_paths import shown_path
 from haru.kube.custom.structural import Structural
 from haru.kube.custom.value_validation import item_key, items_by_key
 from haru.kube.errors import OMITTED, ErrorType, FieldError, invalid
@@ -46,6 +47,8 @@ class _Rule:
     message: MeteredProgram | None
     about_changes: bool
     optional: bool
+    place: str = ""
+    """Its `fieldPath` as errors show it."""
     problem: str = ""
     """Why there is no program: a definition that was stored when less was known to be wrong."""
 
@@ -63,16 +66,17 @@ def _compiled(schema: Structural, *, root: bool) -> tuple[_Rule, ...]:
     try:
         rules = check_rules(schema, root=root)
     except UnseenError:
-        return (_Rule(schema.rules[0], None, None, False, False, _NOT_DECLARED),)
-    return tuple(_program(rule) for rule in rules)
+        return (_Rule(schema.rules[0], None, None, False, False, problem=_NOT_DECLARED),)
+    return tuple(_program(rule, schema) for rule in rules)
 
 
-def _program(rule: CheckedRule) -> _Rule:
+def _program(rule: CheckedRule, schema: Structural) -> _Rule:
     made = [
         None if tree is None else MeteredProgram(tree, rule.environment, VARIABLES)
         for tree in (rule.tree, rule.message)
     ]
-    return _Rule(rule.raw, made[0], made[1], rule.about_changes, rule.optional, rule.problem)
+    place = shown_path(str(rule.raw.get("fieldPath") or ""), schema)
+    return _Rule(rule.raw, made[0], made[1], rule.about_changes, rule.optional, place, rule.problem)
 
 
 class ObjectRules:
@@ -145,8 +149,7 @@ class _Walk:
             what = "compiler initialization" if rule.problem == _NOT_DECLARED else "compile"
             yield invalid(path or "<nil>", kind, f"rule {what} error: {rule.problem}")
             return
-        place = path + str(rule.raw.get("fieldPath") or "")
-        place = place.lstrip(".") or "<nil>"
+        place = ".".join(filter(None, (path, rule.place))) or "<nil>"
         found = rule.program.measure(RULE_LIMIT, value, before)
         self._left -= found.cost
         if self._left < 0:

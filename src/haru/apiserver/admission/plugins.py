@@ -206,7 +206,8 @@ class Admission:
         user, kind = call.request.user, call.resource.kind
         if MASTERS in user.groups:
             return
-        asked = Attributes("create", kind.group, kind.plural, "", call.namespace, call.name)
+        namespace = call.name if kind.group_resource == "namespaces" else call.namespace
+        asked = Attributes("create", kind.group, kind.plural, "", namespace, call.name)
         await self._authorizer.prepare(user, asked)
         if not (decision := self._authorizer.decide(user, asked)):
             raise refusal(user, asked, decision, call.name)

@@ -316,7 +316,8 @@ class RequestAuthorizer:
         if not self._is_master(request):
             name, node = _name_and_node(request, verb, asked.name)
             group, _, plural = asked.gvr
-            attributes = Attributes(verb, group, plural, asked.subresource, asked.namespace, name, node)
+            namespace = name if plural == "namespaces" else asked.namespace
+            attributes = Attributes(verb, group, plural, asked.subresource, namespace, name, node)
             await self.permit(request, attributes)
 
     async def permit(self, request: Request, asked: Attributes, named: str | None = None) -> None:

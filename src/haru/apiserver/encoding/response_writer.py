@@ -162,7 +162,7 @@ def _cut_short(texts: Sequence[str]) -> list[str]:
 
 def warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
     """One header for each warning, in what a header may hold; many or long ones are cut short."""
-    texts = [_CONTROLS.sub(" ", text) for text in dict.fromkeys(warnings)]
+    texts = [_CONTROLS.sub(" ", text) for text in dict.fromkeys(warnings) if text]
     if sum(map(len, texts)) > WARNING_RUNES:
         texts = _cut_short(texts)
     if len(texts) > WARNINGS_LIMIT:

@@ -44,7 +44,6 @@ def check_options(request: Request) -> None:
     """422 for combinations of options that have no meaning."""
     errors: list[FieldError] = []
     match = request.param("resourceVersionMatch")
-    asks_for_state = not match and request.param("resourceVersion") in ("", "0")
     if "sendInitialEvents" in request.query:
         if match != "NotOlderThan":
             why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
@@ -54,11 +53,19 @@ def check_options(request: Request) -> None:
         errors.append(forbidden("resourceVersionMatch", why))
     if match and match != "NotOlderThan":
         errors.append(not_supported("resourceVersionMatch", match, ["NotOlderThan"]))
-    if request.param("continue") and (match or asks_for_state):
+    is_unasked = "sendInitialEvents" not in request.query and begins_with_state(request)
+    if request.param("continue") and (match or is_unasked):
         why = "resourceVersionMatch is forbidden when continue is provided"
         errors.append(forbidden("resourceVersionMatch", why))
     if errors:
         raise invalid_error("meta.k8s.io", "ListOptions", "", errors)
+
+
+def begins_with_state(request: Request) -> bool:
+    """Whether a watch begins with the objects that are there: by its options, or for want of a revision."""
+    if "sendInitialEvents" in request.query:
+        return request.flag("sendInitialEvents")
+    return not request.param("resourceVersionMatch") and request.param("resourceVersion") in ("", "0")
 
 
 class WatchStream:
@@ -85,7 +92,7 @@ class WatchStream:
         # Of custom resources each watch has events of its own: they may have been converted for it.
         self._is_shared = self._plain and selection.everything and call.resource.kind.custom is None
         self._bookmarks = call.request.flag("allowWatchBookmarks")
-        self._initial_end = call.request.flag("sendInitialEvents")
+        self._initial_end = begins_with_state(call.request)
         self._seconds = call.request.number("timeoutSeconds")
         self._columns_sent = False
         self._after = 0 if initial else revision_of(call.request)
@@ -105,11 +112,7 @@ class WatchStream:
         if self._representation.shape == "partial":
             return orjson.dumps(partial(obj, self._representation.version))
         if self._representation.shape == "table":
-            table = table_of(self._call, [obj], {"resourceVersion": str(revision)})
-            if self._columns_sent:
-                table["columnDefinitions"] = None
-            self._columns_sent = True
-            return orjson.dumps(table)
+            return orjson.dumps(self._table(obj, revision))
         return orjson.dumps(obj)
 
     def line(self, type_: str, record: Record, revision: int) -> bytes:
@@ -162,9 +165,15 @@ class WatchStream:
         if self._representation.shape == "partial":
             obj = partial(obj, self._representation.version)
         elif self._representation.shape == "table":
-            obj = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
-            obj.update(columnDefinitions=[], rows=[])
+            obj = self._table(obj, revision)  # its row says that the initial state is complete
         return obj
+
+    def _table(self, obj: Obj, revision: int) -> Obj:
+        table = table_of(self._call, [obj], {"resourceVersion": str(revision)})
+        if self._columns_sent:
+            table["columnDefinitions"] = None
+        self._columns_sent = True
+        return table
 
     # --- objects, for a client in this process
 
@@ -348,10 +357,10 @@ class WatchHandler:
 async def _initial(call: Call, selection: Selection) -> tuple[Sequence[Record], int]:
     """The objects that a watch begins with, if any, and the revision that its events come after."""
     request, store = call.request, call.objects.store
-    revision, wants_initial = revision_of(request), request.flag("sendInitialEvents")
-    if wants_initial and revision:
-        await wait_for_revision(call, revision)
-    if wants_initial or (not revision and "sendInitialEvents" not in request.query):
+    revision = revision_of(request)
+    if begins_with_state(request):
+        if revision:
+            await wait_for_revision(call, revision)
         page = await store.range(call.resource.prefix(call.namespace))
         return await selected(page.records, selection, call.resource), page.revision
     # A watch from a revision that is yet to come begins with it, as in 1.36.

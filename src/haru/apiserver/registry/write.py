@@ -164,8 +164,9 @@ async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
         errors = validate_create(unnamed, kind, objects.gates, objects.check_selector)
         raise call.invalid("", with_rule_errors(errors, kind, unnamed, None))
     await call.admission.admit_create(call, obj)
+    named = "" if generated else str(obj["metadata"]["name"])
     if call.chain is not None:
-        obj = await call.chain.change_new(call, obj, partial(call.admission.admit_create, call), generated=generated)
+        obj = await call.chain.change_new(call, obj, partial(call.admission.admit_create, call), named)
         place_in_namespace(call, obj["metadata"])
         drop_empty(obj["metadata"])
     complete = strategy_for(kind.group, kind.plural).complete_create
@@ -179,7 +180,7 @@ async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
     call.request.warnings += warnings_on_create(obj, kind)  # also of what admission refuses
     await call.admission.validate_create(call, obj)
     if call.chain is not None:
-        await call.chain.judge_new(call, obj, generated=generated)
+        await call.chain.judge_new(call, obj, named)
     return obj
 
 

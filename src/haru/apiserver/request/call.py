@@ -114,10 +114,10 @@ class DynamicAdmission(Protocol):
     when a webhook or a policy refuses the request.
     """
 
-    async def change_new(self, call: Call, obj: Obj, built_in: BuiltIn, *, generated: bool) -> Obj:
-        """Return a new object after mutation; `generated`: the server has generated its name."""
+    async def change_new(self, call: Call, obj: Obj, built_in: BuiltIn, named: str) -> Obj:
+        """Return a new object after mutation; `named`: as the client named it, empty where the server did."""
 
-    async def judge_new(self, call: Call, obj: Obj, *, generated: bool) -> None:
+    async def judge_new(self, call: Call, obj: Obj, named: str) -> None:
         """Validate a new object that is complete."""
 
     async def change_update(

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from haru.kube.custom.structural import Structural
+
 Raw = Mapping[str, Any]
 
 # A quoted text ends at the first quotation mark that no backslash precedes.
@@ -36,6 +38,21 @@ def field_at(path: str, schema: Raw) -> tuple[list[str], Raw]:
     for name in names:
         schema = _below(schema, name)
     return names, schema
+
+
+def shown_path(path: str, schema: Structural) -> str:
+    """A path as errors show it: members behind dots, keys of maps in brackets; empty where it leads nowhere."""
+    shown = ""
+    try:
+        for name in _names(path):
+            shown += f".{name}" if schema.properties else f"[{name}]"
+            inner = schema.properties.get(name) if schema.properties else schema.additional
+            if inner is None:
+                return ""
+            schema = inner
+    except ValueError:
+        return ""
+    return shown.removeprefix(".")
 
 
 def _names(path: str) -> Iterator[str]:

@@ -169,7 +169,7 @@ def _endpoints(obj: Obj) -> list[Any]:
 
 
 def _endpoint_slice(obj: Obj) -> list[Any]:
-    ports = [str(port.get("port", "*")) for port in obj.get("ports") or ()]
+    ports = [str(port.get("port", port.get("name", "*"))) for port in obj.get("ports") or ()]
     addresses = [address for endpoint in obj.get("endpoints") or () for address in endpoint.get("addresses") or ()]
     return [name(obj), obj.get("addressType", ""), _some(ports) or UNSET, _some(addresses) or UNSET, age(obj)]
 

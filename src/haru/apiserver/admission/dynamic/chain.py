@@ -125,18 +125,18 @@ class Chain:
 
     # --- create
 
-    async def change_new(self, call: Call, obj: Obj, built_in: BuiltIn, *, generated: bool) -> Obj:
+    async def change_new(self, call: Call, obj: Obj, built_in: BuiltIn, named: str) -> Obj:
         """A new object as it is left by whoever changes it. They see it without what the server adds, and without a
-        name that was made up."""
+        name that was made up (`named` is empty then)."""
         if not self._changes:
             return obj
         before = obj["metadata"]
         hidden = {name: before[name] for name in _SYSTEM if name in before}
-        if generated:
+        if not named:
             hidden["name"] = before["name"]
         visible = {name: value for name, value in before.items() if name not in hidden}
         shown = json_form({**obj, "metadata": visible}, call.resource.kind)
-        attributes = Attributes(self._authorizer, call, "CREATE", "" if generated else before["name"], shown)
+        attributes = Attributes(self._authorizer, call, "CREATE", named, shown)
 
         async def complete(changed: Obj) -> None:
             is_unread = attributes.obj is attributes.unread and node_of(call.request.user) is None
@@ -155,13 +155,12 @@ class Chain:
         changed["metadata"] = metadata
         return _own(changed)
 
-    async def judge_new(self, call: Call, obj: Obj, *, generated: bool) -> None:
-        """Ask about a new object that is complete and valid."""
+    async def judge_new(self, call: Call, obj: Obj, named: str) -> None:
+        """Ask about a new object that is complete and valid, by the name that the client gave it."""
         if not self._judges:
             return
-        name = "" if generated else obj["metadata"]["name"]
         shown = json_form(obj, call.resource.kind)  # what was sent empty is told by validation alone
-        await self._judge(Attributes(self._authorizer, call, "CREATE", name, shown))
+        await self._judge(Attributes(self._authorizer, call, "CREATE", named, shown))
 
     # --- update
 
