@@ -94,6 +94,22 @@ def test_import_cycle_through_stub_is_found(tmp_path: Path) -> None:
     assert found == ["import cycle: haru.engine, haru.engine.state.nodes"]
 
 
+@pytest.mark.parametrize(
+    "awaited",
+    [
+        "await asyncio.wait([task])",
+        "await asyncio.gather(task)",
+        "with suppress(asyncio.CancelledError):\n        await task",
+    ],
+)
+def test_cancelled_task_that_is_awaited_by_hand_is_found(tmp_path: Path, awaited: str) -> None:
+    file = "src/haru/engine/server.py"
+    text = f"async def stop(task: Task) -> None:\n    task.cancel()\n    {awaited}\n"
+    assert findings(tmp_path, {file: text}) == [
+        f"{file}:2: awaits what it cancels: haru.event_loop.cancelled does both"
+    ]
+
+
 PRIVATE = {
     "attribute": "import ssl\n\ndef chain(tls: ssl.SSLObject):\n    return tls._sslobj\n",
     "attribute through self": "class Server(uvicorn.Server):\n    def chain(self):\n\n        self._sslobj()\n",

@@ -4,6 +4,7 @@ Facades: a module of another package, and a test of another package, imports `ha
 nothing deeper. Cycles: no module imports itself by way of others, imports for types alone included. Private names:
 `_name` of something that neither this module nor, through `self`, another one of ours defines belongs to a library.
 Tests: no two modules have one name, since they are imported by it.
+Cancellations: who awaits what he has cancelled does it by `haru.event_loop.cancelled`, which insists.
 Words: none of tools/retired_words.txt is a name in the code or stands in the prose; docs/glossary.md says what is used
 instead.
 """
@@ -34,6 +35,10 @@ HELD_BY_A_TEST = {
 CODE = ("src", "tests", "benchmarks", "tools", "examples")
 DEEP = re.compile(rf"\bharu\.({'|'.join(WITH_FACADES)})\.\w+\.\w")
 """What the text of every import that passes a facade by contains: only such files need to be parsed for it."""
+AWAITED = re.compile(
+    r"\.cancel\(\)\n\s+(await asyncio\.(wait|gather)\(|with (contextlib\.)?suppress\(asyncio\.Cancelled)"
+)
+"""The end of a task that was cancelled, awaited by hand."""
 KINDS = (ast.Import, ast.ImportFrom, ast.Attribute, ast.Name, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -49,7 +54,7 @@ def main() -> int:
 def findings(root: Path) -> list[str]:
     """List what breaks a rule in the repository at `root`, one line each."""
     of_modules = [*deep_imports(root), *cycles(import_graph(root)), *private_names(root)]
-    return [*of_modules, *shared_names_of_tests(root), *retired_words(root)]
+    return [*of_modules, *cancellations(root), *shared_names_of_tests(root), *retired_words(root)]
 
 
 def modules_of(root: Path) -> dict[str, Path]:
@@ -170,6 +175,15 @@ def definitions(nodes: tuple[ast.AST, ...]) -> Iterator[str]:
             yield node.id
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.attr
+
+
+def cancellations(root: Path) -> Iterator[str]:
+    """Tasks that are cancelled once and then awaited: one that loses its cancellation would hold everything up."""
+    for path in modules_of(root).values():
+        text = path.read_text()
+        for match in AWAITED.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            yield f"{path.relative_to(root)}:{line}: awaits what it cancels: haru.event_loop.cancelled does both"
 
 
 def shared_names_of_tests(root: Path) -> Iterator[str]:

@@ -23,7 +23,7 @@ from haru.apiserver.encryption.reload import Reloader
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.serving_address import ServingAddress
-from haru.event_loop import TimeSlice
+from haru.event_loop import TimeSlice, cancelled
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
@@ -56,8 +56,7 @@ class Background:
         if self._reloader is not None:
             await self._reloader.stop()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await cancelled(self._task)
 
     async def run(self) -> None:
         """Look after events, the Service `kubernetes`, flow control and cached lists, as long as the server runs."""

@@ -33,6 +33,7 @@ from haru.apiserver.registry.subresources.simulated_sources import SimulatedPods
 from haru.apiserver.serving_address import ServingAddress
 from haru.apiserver.start_retry import until_store_answers
 from haru.apiserver.streams import OpenStreams
+from haru.event_loop import cancelled
 from haru.kube.custom.definitions import GROUP, PLURAL
 from haru.kube.errors import StatusError
 from haru.storage import Compacted, StoreError
@@ -107,9 +108,7 @@ class StoredConfiguration:
 
     async def stop(self) -> None:
         """End the work that changes of the store have begun."""
-        for task in self._following:
-            task.cancel()
-        await asyncio.gather(*self._following, return_exceptions=True)
+        await cancelled(*self._following)
         await self.aggregator.stop()
         self._flow_schemas.stop()
         await self._definitions.stop()

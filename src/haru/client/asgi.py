@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from haru.client.transport import Request, Response, Stream, WatchEvent, header_lines
-from haru.event_loop import SharedTimeout
+from haru.event_loop import SharedTimeout, cancelled
 from haru.serving import ANSWER, ENCODED_HERE, EVENTS, OBJECT
 
 Message = MutableMapping[str, Any]
@@ -120,8 +120,7 @@ class _Exchange(_Sent):
         if not self._task.done():
             await asyncio.wait([self._task], timeout=_GRACE_SECONDS)
         if not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await cancelled(self._task)
         if not self._task.cancelled():
             self._task.exception()
 

@@ -15,6 +15,7 @@ import logging
 from datetime import datetime, timedelta
 
 from haru.client.events import EventRecorder, Key, Waiting, Written, shortened
+from haru.event_loop import cancelled
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
 from haru.kube.names import format_micro_time
@@ -35,8 +36,7 @@ class SeriesRecorder(EventRecorder):
         """Write what is left, then stop."""
         await super().close()
         if self._series_task is not None:
-            self._series_task.cancel()
-            await asyncio.gather(self._series_task, return_exceptions=True)
+            await cancelled(self._series_task)
 
     def _record(self, event: Obj) -> None:
         event["message"] = shortened(event["message"])

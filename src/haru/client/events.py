@@ -22,6 +22,7 @@ from cachetools import LRUCache
 
 from haru.client.api import ApiClient
 from haru.clock import utc_now
+from haru.event_loop import cancelled
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
@@ -225,8 +226,7 @@ class EventRecorder:
         """Write what is left, then stop."""
         await self.flush(2.0)
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await cancelled(self._task)
             self._task = None
 
     async def _write_all(self) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from haru.client.api import ApiClient
 from haru.client.leases import LeaderElector
+from haru.event_loop import cancelled
 
 _log = logging.getLogger(__name__)
 
@@ -75,8 +76,7 @@ class Leadership:
                 await asyncio.wait([task, self._over, self._closed], return_when=asyncio.FIRST_COMPLETED)
                 ended = task.done()
             finally:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                await cancelled(task)
         finally:
             await self._stopped()
         if not ended:
@@ -144,6 +144,4 @@ class Leadership:
             await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
             return (task.result(),) if task.done() else None
         finally:
-            for each in (task, stop):
-                each.cancel()
-            await asyncio.gather(task, stop, return_exceptions=True)
+            await cancelled(task, stop)

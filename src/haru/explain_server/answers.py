@@ -20,7 +20,7 @@ from haru.cluster_view import ClusterView, ClusterWatch
 from haru.engine import Snapshot
 from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
 from haru.errors import NotFoundError
-from haru.event_loop import in_background
+from haru.event_loop import cancelled, in_background
 from haru.explain import DeviceStory, Explanation, NodeStory, PendingList, SubjectKind, explain
 from haru.explain.render import (
     named_namespaces,
@@ -130,8 +130,7 @@ class Answers:
         except NotFoundError:
             raise NotThere from None
         finally:
-            seeing.cancel()
-            await asyncio.gather(seeing, return_exceptions=True)
+            await cancelled(seeing)
             _log.debug("%s: %.0f ms", question, (time.monotonic() - began) * 1e3)
 
     async def _whole(

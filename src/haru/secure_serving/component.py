@@ -6,12 +6,12 @@ Source: the insecure and secure serving of kube-scheduler, as behaviour.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 from haru.client.api import ApiClient
+from haru.event_loop import cancelled
 from haru.kube.errors import StatusError
 from haru.secure_serving.authorization import Forbidden, PathAccess, ReviewedAccess
 from haru.secure_serving.component_certificates import NOT_READABLE, ComponentCertificates
@@ -129,9 +129,7 @@ class ComponentServer:
     async def stop(self) -> None:
         """Let what is in flight end, and close."""
         if self._following is not None:
-            self._following.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._following
+            await cancelled(self._following)
         await self._listener.stop()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from haru.event_loop import cancelled
 from haru.signer.files import FileKeys, KeyStoreError
 from haru.signer.hsm import HsmKeys, Module
 from haru.signer.listener import SignerListener
@@ -56,8 +57,7 @@ async def _run(options: SignerOptions) -> int:
         return 0
     finally:
         if keeper is not None:
-            keeper.cancel()
-            await asyncio.wait([keeper])
+            await cancelled(keeper)
         await listener.close()
         if isinstance(holder, HsmKeys):
             holder.close()

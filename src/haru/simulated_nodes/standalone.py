@@ -10,6 +10,7 @@ from typing import Final
 from haru.client.api import ApiClient
 from haru.client.discovery import adapt_to_server
 from haru.drivers.simulated.driver import SimulatedDriver
+from haru.event_loop import cancelled
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
 from haru.simulated_nodes.fleet import Fleet, FleetOptions
@@ -36,9 +37,7 @@ async def run_fleet(
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancelled(*tasks)
         for task in ended:
             task.result()
     finally:

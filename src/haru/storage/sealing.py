@@ -13,6 +13,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from haru.event_loop import cancelled
 from haru.storage.ciphers import Cipher, OutsideCipher, Plain, SealError
 
 ENCRYPTED = b"k8s:enc:"
@@ -52,9 +53,8 @@ class Sealing:
 
     async def stop(self) -> None:
         """Ask no more."""
-        for task in self._leaving:
-            task.cancel()
-        await asyncio.gather(*self._leaving, *(cipher.stop() for cipher in self.outside), return_exceptions=True)
+        ended = cancelled(*self._leaving)
+        await asyncio.gather(ended, *(cipher.stop() for cipher in self.outside), return_exceptions=True)
 
     async def become(self, other: Sealing) -> None:
         """Take over what another configuration says, if those who have keys in it are well. SealError if not."""

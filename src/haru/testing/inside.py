@@ -9,6 +9,7 @@ from pathlib import Path
 from haru.embedded.cluster import EmbeddedCluster
 from haru.embedded.identity import ADMIN
 from haru.embedded.options import UpOptions
+from haru.event_loop import cancelled
 from haru.testing.objects import Objects
 from haru.testing.virtual_time import Limits, VirtualTimeLoop
 
@@ -62,6 +63,4 @@ class Inside(Objects):
 async def _end(embedded: EmbeddedCluster) -> None:
     await embedded.stop()
     rest = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in rest:
-        task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
+    await cancelled(*rest)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from haru.apiserver.object_store import ObjectStore
+from haru.event_loop import cancelled
 from haru.storage import Compacted, Watch
 
 TASKS = "haru apiserver: changes"
@@ -71,7 +72,5 @@ class ObjectChanges:
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED, timeout=left)
             finally:
-                for wait in waits:
-                    wait.cancel()
-                await asyncio.gather(*waits, return_exceptions=True)
+                await cancelled(*waits)
         return changed

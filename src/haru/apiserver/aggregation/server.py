@@ -18,6 +18,7 @@ from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.registry.store_reflector import StoreReflector
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
+from haru.event_loop import cancelled
 from haru.kube.api_services import GROUP, PLURAL, GroupVersion, by_preference, group_version_of, is_remote
 from haru.kube.custom import definitions
 from haru.kube.discovery_remote import aggregated_version
@@ -63,8 +64,7 @@ class Aggregator:
     async def stop(self) -> None:
         """End the work and close the connections."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await cancelled(self._task)
         self._changes.stop()
         await self._client.stop()
 

@@ -18,6 +18,7 @@ from haru.apiserver.registry.delete import Options, delete_one
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.registry.resources import Resource, resource_of
 from haru.apiserver.webhook_client import WebhookClient
+from haru.event_loop import cancelled
 from haru.kube.custom.approval import CONDITION, approval_of
 from haru.kube.custom.definitions import (
     CLEANUP,
@@ -72,10 +73,7 @@ class Definitions:
     async def stop(self) -> None:
         """End the removal of objects whose definitions are going; it goes on where the server starts again."""
         tasks = list(self._cleaning.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancelled(*tasks)
         await self._caller.stop()
 
     async def refresh(self) -> None:

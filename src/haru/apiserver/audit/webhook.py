@@ -18,7 +18,7 @@ from haru.apiserver.audit.entries import HEAD, Entry, Losses
 from haru.apiserver.audit.log import TRUNCATE
 from haru.apiserver.audit_options import Delivery, WebhookTarget
 from haru.apiserver.upstream_session import unreached
-from haru.event_loop import imported
+from haru.event_loop import cancelled, imported
 
 if TYPE_CHECKING:
     import aiohttp
@@ -116,9 +116,7 @@ class AuditWebhook:
 
     async def _give_up(self) -> None:
         tasks = [task for task in (self._collector, *self._deliveries) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        await cancelled(*tasks)
         if self._queue:
             self.losses.add(BUFFERED, len(self._queue), "the server stopped before the webhook had taken them")
             self._queue.clear()

@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from haru.apiserver.encryption.config import FLAG, EncryptionError, load_encryption
+from haru.event_loop import cancelled
 from haru.storage import SealError, Sealing
 
 LOOK_SECONDS = 60.0
@@ -39,8 +40,7 @@ class Reloader:
         """Look no more."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+            await cancelled(task)
 
     async def _run(self) -> None:
         while True:

@@ -18,6 +18,7 @@ from haru.apiserver.peers.client import NoDiscovery, Offer
 from haru.apiserver.peers.counts import Gvr, PeerMetrics
 from haru.apiserver.peers.endpoints import Address, Unresolved
 from haru.apiserver.peers.identity import PREFIX, has_run_out, is_identity
+from haru.event_loop import cancelled
 from haru.kube.discovery_merge import Groups, without_versions
 from haru.storage import Compacted, Record, StoreError, Watch
 
@@ -81,9 +82,7 @@ class PeerDiscoveryCache:
         if self._watch is not None:
             self._watch.close()
         tasks = list(self._asking.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*tasks)
 
     def serving(self, gvr: Gvr, excluded: set[GroupVersion]) -> list[str]:
         """The peers that serve a resource, in the order of their names."""

@@ -25,7 +25,7 @@ from haru.apiserver.peers.options import HOP
 from haru.apiserver.peers.routes import ResourceRequest, target_of
 from haru.apiserver.request.http import Request, Response, text_response
 from haru.apiserver.streams import OpenStreams
-from haru.event_loop import imported
+from haru.event_loop import cancelled, imported
 from haru.kube.errors import StatusError
 from haru.storage import StoreError
 
@@ -182,9 +182,7 @@ class AnswerStream:
             if tasks[0] in done:
                 tasks[0].result()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancelled(*tasks)
             self._answer.close()
             self._streams.discard(self)
 

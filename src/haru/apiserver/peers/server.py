@@ -30,6 +30,7 @@ from haru.apiserver.request.http import Request, Response
 from haru.apiserver.serving_address import ServingAddress
 from haru.apiserver.start_retry import until_store_answers
 from haru.apiserver.streams import OpenStreams
+from haru.event_loop import cancelled
 from haru.kube.discovery_merge import Groups, merged
 from haru.kube.errors import StatusError
 from haru.storage import CompareFailed, StoreError
@@ -84,9 +85,7 @@ class Peers:
     async def stop(self) -> None:
         """Take this server away from the others' view, and end what it does for them."""
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*tasks)
         try:
             async with asyncio.timeout(WITHDRAWAL_SECONDS):
                 await self.endpoints.withdraw()

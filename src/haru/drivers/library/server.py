@@ -31,6 +31,7 @@ from haru.drivers.library.pools import Pool
 from haru.drivers.library.publisher import FOREIGN_SECONDS, SlicePublisher
 from haru.drivers.protocol import HEALTH, PLUGIN_TYPE, REGISTRATION, SERVICES, V1, V1BETA1
 from haru.drivers.sockets import remove, serve, streaming, unary
+from haru.event_loop import cancelled
 from haru.proto import dra_pb2 as dra
 
 if TYPE_CHECKING:
@@ -124,8 +125,7 @@ class DriverServer:
         self._servers = []
         remove(self._options.socket)
         if self._publishing is not None:
-            self._publishing.cancel()
-            await asyncio.wait([self._publishing])
+            await cancelled(self._publishing)
 
     # -- what there is ------------------------------------------------------------------------------------------------
 

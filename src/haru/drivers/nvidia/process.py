@@ -23,6 +23,7 @@ from haru.drivers.nvidia.sharing import Commands, SharingManager, run_command
 from haru.drivers.nvidia.usage import SECONDS, Usage
 from haru.drivers.simulated.process import node_of, publish, withdraw
 from haru.errors import InputError
+from haru.event_loop import cancelled
 from haru.kube.meta import uid_of
 from haru.stop import stop_event, unless_stopped
 
@@ -149,6 +150,4 @@ async def _background() -> AsyncIterator[list[asyncio.Task[None]]]:
     try:
         yield tasks
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*tasks)

@@ -16,6 +16,7 @@ from haru.drivers.simulated.driver import NODES, install_device_classes
 from haru.drivers.simulated.plugin import SimulatedCards, health_of, pool_of
 from haru.drivers.simulated.profiles import Profile
 from haru.errors import ClusterError
+from haru.event_loop import cancelled
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj, annotations_of, uid_of
 from haru.stop import stop_event, unless_stopped
@@ -70,8 +71,7 @@ async def _serve(client: ApiClient, options: SimulatedOptions, node: Obj, stop: 
         print(f"haru driver {driver} is ready at {told.socket}", flush=True)
         listening = asyncio.create_task(_listen(client, options.node_name, server, pool.devices()))
         await stop.wait()
-        listening.cancel()
-        await asyncio.wait([listening])
+        await cancelled(listening)
         await withdraw(server, options.keep_slices)
 
 

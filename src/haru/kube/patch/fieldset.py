@@ -235,7 +235,7 @@ def compact(value: Any) -> str:
 
 
 def element_json(value: Any) -> str:
-    """Keys and values as they stand in path elements: compact, and with Go's escapes of what means something in HTML."""
+    """Keys and values as they stand in path elements: compact, with Go's escapes of what means something in HTML."""
     return compact(value).translate(HTML_ESCAPES)
 
 

@@ -128,8 +128,7 @@ class EtcdStore(MemoryStore):
                 self._unreadable.result()
             await present
         except BaseException:
-            following.cancel()
-            await asyncio.wait([following])
+            await cancelled(following)
             raise
         finally:
             present.cancel()

@@ -22,6 +22,7 @@ from cachetools import FIFOCache
 
 from haru.clock import utc_now
 from haru.errors import raise_first
+from haru.event_loop import cancelled
 from haru.kms import HEALTHY, VERSIONS, Encrypted, Status
 from haru.storage.ciphers import KeysAway, OutsideCipher, SealError
 from haru.storage.kms import envelope
@@ -139,8 +140,7 @@ class KmsProvider(OutsideCipher):
         """Ask no more."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
-            keeper.cancel()
-            await asyncio.wait([keeper])
+            await cancelled(keeper)
         await self._client.close()
 
     async def _keep(self) -> None:

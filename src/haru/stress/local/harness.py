@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from haru.client.api import ApiClient
+from haru.event_loop import cancelled
 from haru.files import write_whole
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
@@ -206,7 +207,6 @@ async def run_local(
         return await working
     finally:
         if injecting is not None:
-            injecting.cancel()
-            await asyncio.gather(injecting, return_exceptions=True)
+            await cancelled(injecting)
         await cluster.heal()
         await clean_up(cluster.client, target.namespace)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import random
 import ssl
@@ -11,6 +10,8 @@ from typing import Final
 
 import aiohttp
 from aiohttp import web
+
+from haru.event_loop import cancelled
 
 _HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "te", "trailers", "transfer-encoding", "upgrade", "host", "content-length"}
@@ -122,9 +123,7 @@ class FaultProxy:
                 reading = asyncio.create_task(upstream.content.readany())
                 await asyncio.wait({reading, ending}, return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():
-                    reading.cancel()
-                    with contextlib.suppress(asyncio.CancelledError):
-                        await reading
+                    await cancelled(reading)
                     return
                 chunk = reading.result()
                 if not chunk:

@@ -21,6 +21,7 @@ from haru.apiserver.auth.tokens.metrics import TokenMetrics
 from haru.apiserver.auth.tokens.signer_client import SignerClient
 from haru.apiserver.auth.tokens.sources import SignerError
 from haru.errors import HaruError
+from haru.event_loop import cancelled
 from haru.externaljwt import ALGORITHMS, KEY_ID_BYTES, LEAST_EXPIRATION_SECONDS, Key, Keys
 from haru.jose import JoseError, PublicKey, algorithm_of, decode, is_signed_by, read_header
 from haru.plugin_channel import NOT_GRPC
@@ -114,10 +115,7 @@ class KeyCopy:
     async def stop(self) -> None:
         """Fetch no more."""
         tasks = [task for task in (self._keeper, self._asked, self._flight) if task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancelled(*tasks)
 
     async def find(self, key_id: str) -> Sequence[PublicKey]:
         """The keys with this id; an unknown id fetches the signer's keys once, for all that wait."""
