@@ -44,6 +44,21 @@ def _with_taint(obj: Obj, card: str) -> Obj:
     return {**obj, "spec": {**obj["spec"], "devices": devices}}
 
 
+def partitioned() -> Snapshot:
+    """A node whose cards can be partitioned."""
+    return cluster(dgx_a100_80gb_mig=1)
+
+
+def unprovided() -> Snapshot:
+    """Nodes with cards, by a driver that was installed without a name for limits of pods."""
+    return Snapshot.of(_without_resource(obj) for obj in hoppers())
+
+
+def _without_resource(obj: Obj) -> Obj:
+    kept = {key: value for key, value in (obj.get("spec") or {}).items() if key != "extendedResourceName"}
+    return {**obj, "spec": kept} if obj["kind"] == "DeviceClass" else obj
+
+
 def selecting(expression: str, count: int = 1) -> Obj:
     return template(count=count, selectors=[{"cel": {"expression": expression}}])
 
@@ -238,6 +253,15 @@ SITUATIONS = [
         selecting('device.capacity["gpu.nvidia.com"].memoy.compareTo(quantity("40Gi")) >= 0'),
         pod("p", "gpu"),
     ),
+    situation(
+        "a capacity that is read as an attribute",
+        hoppers,
+        selecting('device.attributes["gpu.nvidia.com"].memory >= 40'),
+        pod("p", "gpu"),
+    ),
+    situation("a partition that no class provides", partitioned, pod("p", limits={"nvidia.com/mig-3g.40gb": "1"})),
+    situation("cards that no class provides", unprovided, pod("p", limits={"nvidia.com/gpu": "2"})),
+    situation("cards of a vendor that is not there", hoppers, pod("p", limits={"amd.com/gpu": "2"})),
     situation(
         "an architecture that no card has", hoppers, selecting(f'{ARCHITECTURE} == "Blackwell"'), pod("p", "gpu")
     ),

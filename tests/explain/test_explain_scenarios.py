@@ -535,8 +535,9 @@ def test_tables_cover_all_verdicts_reasons_stages_and_remedies() -> None:
     # Devices that a feature hides need options of their own, see below.
     assert stages == set(STAGES) - {"offered"}
     # A DaemonSet needs its pods on other nodes, see test_daemon_set_remedies; refused pods events, see
-    # test_refused_creation.
-    assert kinds == set(REMEDIES) - {"AddNodeSelector", "CreateServiceAccount", "CreatePriorityClass"}
+    # test_refused_creation; a class that provides a resource devices of a vendor, see situations_remedies.
+    elsewhere = {"AddNodeSelector", "CreateServiceAccount", "CreatePriorityClass", "ProvideResource"}
+    assert kinds == set(REMEDIES) - elsewhere
     assert types <= set(REASON_TYPES)
 
 

@@ -73,8 +73,9 @@ async def _fetched(
         return await fetch_kept(directory, user_agent, "--data-dir")
     async with connect(options, user_agent) as client:
         found = await fetch(client, kinds)
-        place = "" if getattr(options, "all_namespaces", False) else options.namespace or found.namespace
-        return await with_signs(client, found, place) if signs else found
+        if not signs:
+            return found
+        return await with_signs(client, found, "" if options.all_namespaces else options.namespace or found.namespace)
 
 
 def show(answer: Answer, output: str, left_out: Sequence[str] = (), text: Callable[[], str] | None = None) -> None:

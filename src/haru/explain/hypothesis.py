@@ -10,7 +10,18 @@ from dataclasses import replace
 from typing import Any
 
 from haru.engine import Decision, Snapshot
-from haru.engine.dra import AllocatedState, Device, DeviceId, DeviceSnapshot, Placement, Pool, PoolKey, Slice, Taint
+from haru.engine.dra import (
+    AllocatedState,
+    Device,
+    DeviceId,
+    DeviceSnapshot,
+    Placement,
+    Pool,
+    PoolKey,
+    Slice,
+    Taint,
+    decode_class,
+)
 from haru.engine.state import (
     GroupKey,
     NodeInfo,
@@ -259,6 +270,13 @@ def with_pod_group(snapshot: Snapshot, path: str, group: Obj) -> Snapshot:
 def with_objects(snapshot: Snapshot, kind: str, objects: Mapping[str, Obj]) -> Snapshot:
     """As if these objects of a kind without an index of its own existed (or were different), by path."""
     return replace(snapshot, others={**snapshot.others, kind: Patched(snapshot.objects(kind), dict(objects))})
+
+
+def with_device_class(snapshot: Snapshot, obj: Obj) -> Snapshot:
+    """As if a DeviceClass existed (or were different)."""
+    name, decoded = obj["metadata"]["name"], decode_class(obj)
+    devices = replace(snapshot.devices, classes=Patched(snapshot.devices.classes, {name: decoded}))
+    return replace(with_objects(snapshot, "DeviceClass", {name: obj}), devices=devices)
 
 
 def with_events(snapshot: Snapshot, events: Iterable[Obj]) -> Snapshot:

@@ -48,7 +48,7 @@ class Meant:
 def meant_selector(expression: str, published: PublishedDevices) -> Meant | None:
     """Return the selector with the domains, names and texts that devices have; None if nothing is close to them."""
     changes: list[str] = []
-    for step in (_other_domain, _other_name, _other_text):
+    for step in (_other_domain, _other_table, _other_name, _other_text):
         found = analyse(expression)
         parts: list[Read | Comparison] = [] if found is None else [*found.reads]
         parts += found.comparisons if found is not None else ()
@@ -83,6 +83,21 @@ def _other_domain(expression: str, part: Read | Comparison, published: Published
     to = (part.table, close, part.name)
     moved = rewriting.moved(expression, part.table, part.domain, part.name, to) if close else ()
     return f"the domain {close} in place of {part.domain}", moved
+
+
+def _other_table(expression: str, part: Read | Comparison, published: PublishedDevices) -> _Changed:
+    """An attribute that is published as a capacity, with its comparisons, and the other way round."""
+    other = "capacity" if isinstance(part, Read) and part.table == "attributes" else "attributes"
+    if not isinstance(part, Read) or part.name in published.names(part.table, part.domain):
+        return None
+    if part.name not in published.names(other, part.domain):
+        return None
+    if other == "capacity":
+        parts = rewriting.memory_attribute(expression, part.domain, part.name, part.name)
+        return f"{part.name} as a capacity in place of an attribute", parts
+    to = (other, part.domain, part.name)
+    moved = rewriting.moved(expression, part.table, part.domain, part.name, to)
+    return f"{part.name} as an attribute in place of a capacity", moved
 
 
 def _other_name(expression: str, part: Read | Comparison, published: PublishedDevices) -> _Changed:

@@ -45,12 +45,17 @@ def of_reasons(snapshot: Snapshot, work: WorkloadUnit, reasons: Sequence[Reason]
         close = suggest_name(name, snapshot.devices.classes)
         if close:
             yield _other_class(snapshot, work, name, close)
-    resources = {str(r.data["resource"]) for r in reasons if r.type == "InsufficientResource"}
-    offered = set(_offered(snapshot)) if any("/" in name for name in resources) else set()
-    for name in sorted(name for name in resources - offered if "/" in name):
-        close = suggest_name(name, offered)
+    for name in resources_nobody_offers(snapshot, reasons):
+        close = suggest_name(name, set(_offered(snapshot)))
         if close:
             yield _other_resource(snapshot, work, name, close)
+
+
+def resources_nobody_offers(snapshot: Snapshot, reasons: Sequence[Reason]) -> list[str]:
+    """The resources of devices that no node has and no DeviceClass provides."""
+    asked = {str(r.data["resource"]) for r in reasons if r.type == "InsufficientResource"}
+    asked = {name for name in asked if "/" in name}
+    return sorted(asked - set(_offered(snapshot))) if asked else []
 
 
 def of_hold(snapshot: Snapshot, work: WorkloadUnit, hold: Reason) -> Iterator[Correction]:

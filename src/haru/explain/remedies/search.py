@@ -30,6 +30,7 @@ from haru.explain.remedies.attribute_names import meant_selectors
 from haru.explain.remedies.daemon_sets import narrower_daemon_set
 from haru.explain.remedies.device_taints import by_driver, device_taints, repelling_taints, taint_removal
 from haru.explain.remedies.evictions import ending, evict
+from haru.explain.remedies.extended_resources import providing_classes
 from haru.explain.remedies.makers import is_of_same_maker
 from haru.explain.remedies.node_changes import label_nodes, uncordon, untaint_nodes
 from haru.explain.remedies.node_openings import Openings
@@ -130,7 +131,7 @@ def _without_device_taint(text: str) -> Callable[[Snapshot], Snapshot]:
 MOST = 6
 _FEWEST_QUESTIONS, _MOST_QUESTIONS = 20, 600
 _PAIRS = 600_000
-MENDING = frozenset({"CorrectName", "CreateVolume", "LabelNodes"})
+MENDING = frozenset({"CorrectName", "CreateVolume", "LabelNodes", "ProvideResource"})
 _OF_THE_CLUSTER = frozenset(
     {
         "Uncordon",
@@ -184,7 +185,8 @@ def mends(refused: RefusedWork) -> Iterator[Remedy]:
     reasons = [*refused.reasons, *refused.diagnosis.reasons()]
     volumes = volume_remedies(snapshot, work, options, reasons)
     names = _names(snapshot, work, options, refused.reasons)
-    every = chain(names, volumes, other_selector(openings), label_nodes(openings))
+    classes = providing_classes(snapshot, work, options, reasons)
+    every = chain(names, classes, volumes, other_selector(openings), label_nodes(openings))
     yield from (remedy for remedy in every if remedy.kind in MENDING and remedy.confirmed)
 
 
@@ -207,6 +209,7 @@ def _ways(refused: RefusedWork, work: WorkloadUnit, reasons: Sequence[Reason]) -
     yield from other_topology_key(openings, reasons)
     yield from without_missing_targets(openings, reasons)
     yield from meant_selectors(openings, found)
+    yield from providing_classes(snapshot, work, options, reasons)
     yield from uncordon(openings)
     yield from untaint_nodes(openings)
     yield from device_taints(snapshot, work, options)
