@@ -66,6 +66,32 @@ async def test_fitting_resize_is_allocated_at_once() -> None:
     }
 
 
+async def test_container_is_restarted_for_a_resource_whose_policy_says_so() -> None:
+    stage = Stage()
+    policy = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
+    async with stage.running():
+        first, second = container(4, "a", resizePolicy=policy), container(4, "b")
+        await stage.pod("p", node="cpu-0", containers=[first, second])
+        await stage.phase("p", "Running")
+        resized = [container(6, "a", resizePolicy=policy), container(6, "b")]
+        patch = {"metadata": {"generation": 2}, "spec": {"containers": resized}}
+        await stage.client.patch(PODS, "p", patch, "default")
+
+        def done() -> Obj | None:
+            pod = stage.stored("p")
+            statuses = pod["status"]["containerStatuses"] if pod else []
+            are_resized = all(one["resources"]["requests"]["cpu"] == "6" for one in statuses)
+            return pod if pod and are_resized and all(one["ready"] for one in statuses) else None
+
+        pod = await stage.client.until(done)
+    restarted, untouched = pod["status"]["containerStatuses"]
+    assert (restarted["restartCount"], restarted["lastState"]["terminated"]["exitCode"]) == (1, 143)
+    assert (untouched["restartCount"], untouched["lastState"]) == (0, {})
+    assert pod["status"]["observedGeneration"] == 2
+    told = [text for _, reason, text in stage.recorder.events if reason == "Killing"]
+    assert told == ["Container a resize requires restart"]
+
+
 async def test_resize_is_deferred_until_another_pod_ends() -> None:
     stage = Stage()
     async with stage.running():

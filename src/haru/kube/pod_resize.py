@@ -118,7 +118,7 @@ def resize_status(pod: Obj, allocated: Obj, now: str, problem: str = "") -> Obj 
     for member, statuses in _LEVELS:
         specs = {container["name"]: container for container in spec.get(member) or ()}
         before = status.get(statuses) or []
-        after = [{**one, **reported_resources(specs[one["name"]])} if one["name"] in specs else one for one in before]
+        after = [_resized(specs[one["name"]], one) if one["name"] in specs else one for one in before]
         if not same(after, before):
             patch[statuses] = after
     level = reported_resources(spec) if spec.get("resources") else {}
@@ -130,6 +130,26 @@ def resize_status(pod: Obj, allocated: Obj, now: str, problem: str = "") -> Obj 
         return None
     generation = pod["metadata"].get("generation")
     return {**patch, "observedGeneration": generation} if generation else patch
+
+
+def _resized(container: Obj, status: Obj) -> Obj:
+    """The status of a container that is resized while it runs, or is to be restarted for that."""
+    return status if must_restart(container, status) else {**status, **reported_resources(container)}
+
+
+def must_restart(container: Mapping[str, Any], status: Obj) -> bool:
+    """Whether a running container has other resources than it was allocated, and gets them by a restart only."""
+    if not container.get("resizePolicy") or "running" not in (status.get("state") or {}):
+        return False
+    wanted, having = container.get("resources") or {}, status.get("resources") or {}
+    return any(
+        not same(
+            (wanted.get(kind) or {}).get(policy["resourceName"]), (having.get(kind) or {}).get(policy["resourceName"])
+        )
+        for policy in container["resizePolicy"]
+        if policy.get("restartPolicy") == "RestartContainer"
+        for kind in ("requests", "limits")
+    )
 
 
 def _condition(pod: Obj, now: str, problem: str) -> Obj | None:

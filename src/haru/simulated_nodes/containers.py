@@ -252,8 +252,8 @@ class _Advance:
         running = status["state"]["running"]
         began = self._runs.began.get(name) or parse_time(running["startedAt"])
         elapsed = (self._now - began).total_seconds()
-        if status.get("image", "") != (container.get("image") or ""):
-            self._say(name, "Normal", "Killing", f"Container {name} definition changed, will be restarted")
+        if why := podlib.restart_reason(container, status):
+            self._say(name, "Normal", "Killing", f"Container {name} {why}")
             self._end(container, Script((), elapsed, stop_of(self._pod, container, self._grace()).exit_code), began)
             return self._pull(container) and self._start(container)
         health = self._health(container)

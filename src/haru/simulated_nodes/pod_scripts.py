@@ -62,8 +62,5 @@ def _needs_steps(pod: Obj, every: Sequence[Obj], sources: PodSources) -> bool:
     """Whether some image cannot be pulled, a probe or hook makes a difference, or a container changed while it ran."""
     if any(pull_problem(pod, one) or probes.has_effect(pod, one, sources) for one in every):
         return True
-    images = {one["name"]: one.get("image") or "" for one in every}
-    return any(
-        status.get("image", "") != images.get(name, status.get("image", ""))
-        for name, status in podlib.statuses(pod).items()
-    )
+    statuses = podlib.statuses(pod)
+    return any(podlib.restart_reason(one, statuses[one["name"]]) for one in every if one["name"] in statuses)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from haru.kube.meta import Obj, annotations_of, get_condition, uid_of
 from haru.kube.names import parse_time, short_hash
-from haru.kube.pod_resize import reported_resources
+from haru.kube.pod_resize import must_restart, reported_resources
 from haru.kube.simulated_containers.container_scripts import ending_reason, is_number
 from haru.kube.simulated_containers.simulation import exit_code_of, seconds_of, signal_of
 
@@ -127,6 +127,13 @@ def statuses(pod: Obj) -> dict[str, Obj]:
     status = pod.get("status") or {}
     kinds = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
     return {entry["name"]: entry for kind in kinds for entry in status.get(kind) or ()}
+
+
+def restart_reason(container: Mapping[str, Any], status: Obj) -> str:
+    """Why a container that runs is to be restarted, in a kubelet's words; empty if it is not."""
+    if status.get("image", "") != (container.get("image") or ""):
+        return "definition changed, will be restarted"
+    return "resize requires restart" if must_restart(container, status) else ""
 
 
 def _is_ephemeral(pod: Obj, container: Mapping[str, Any]) -> bool:
