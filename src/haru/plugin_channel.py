@@ -20,6 +20,8 @@ Observer = Callable[[str, str, float], None]
 """Told of every call: method, the name of its status, seconds."""
 NOT_GRPC = "unknown-non-grpc"
 """The code of a failure that gRPC knows nothing of: an answer that cannot be read, or is not believed."""
+SOCKET_BYTES = 107
+"""The longest path of a Unix socket that Linux takes, in bytes."""
 OPTIONS = (
     ("grpc.default_authority", "localhost"),
     ("grpc.enable_http_proxy", 0),

@@ -7,19 +7,16 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
 from haru.errors import InputError
-from haru.plugin_channel import OPTIONS, calling
+from haru.plugin_channel import OPTIONS, SOCKET_BYTES, calling
 from haru.proto import decode
 
 if TYPE_CHECKING:
     import grpc.aio
-
-LONGEST_PATH: Final = 107
-"""Bytes of a Unix socket's path that Linux takes."""
 
 
 class SocketError(InputError):
@@ -28,8 +25,8 @@ class SocketError(InputError):
 
 def too_long(path: str | Path) -> str:
     """What is wrong with a path that no socket can have, or nothing."""
-    fits = len(os.fsencode(path)) <= LONGEST_PATH
-    return "" if fits else f"longer than {LONGEST_PATH} bytes, which no socket's path is: name a shorter one"
+    fits = len(os.fsencode(path)) <= SOCKET_BYTES
+    return "" if fits else f"longer than {SOCKET_BYTES} bytes, which no socket's path is: name a shorter one"
 
 
 def channel(path: str | Path) -> grpc.aio.Channel:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from haru.errors import InputError
+from haru.plugin_channel import SOCKET_BYTES
 
 DEFAULT_ISSUER = "https://kubernetes.default.svc.cluster.local"
 LEAST_MAXIMUM = 3600
@@ -60,10 +61,6 @@ class TokenOptions:
     def api_audiences(self) -> tuple[str, ...]:
         """Whom tokens are for that say nothing of it: this server."""
         return self.audiences or self.issuers
-
-
-SOCKET_BYTES = 107
-"""A longer path is no socket's on Linux."""
 
 
 def check_endpoint(endpoint: str, flag: str = "--service-account-signing-endpoint") -> None:
