@@ -427,3 +427,36 @@ def test_directory_of_the_node_can_be_written() -> None:
     of = pod({"name": "logs", "hostPath": {"path": "/var/log"}})
     what = container("echo one > /v/x; cat /v/x", volumeMounts=mounted("logs"))
     assert lines(of, what) == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (
+            {},
+            ["search n.svc.cluster.local svc.cluster.local cluster.local", "nameserver 10.96.0.10", "options ndots:5"],
+        ),
+        (
+            {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["1.1.1.1"], "searches": ["a.local"]}},
+            ["search a.local", "nameserver 1.1.1.1"],
+        ),
+        (
+            {"dnsConfig": {"searches": ["a.local"], "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}]}},
+            [
+                "search n.svc.cluster.local svc.cluster.local cluster.local a.local",
+                "nameserver 10.96.0.10",
+                "options ndots:2 edns0",
+            ],
+        ),
+        ({"hostNetwork": True, "nodeName": "n", "dnsPolicy": "ClusterFirst"}, []),
+        ({"dnsPolicy": "Default", "dnsConfig": {"nameservers": ["1.1.1.1"]}}, ["nameserver 1.1.1.1"]),
+    ],
+)
+def test_resolver_is_that_of_the_policy_and_of_the_pod(spec: Obj, expected: list[str]) -> None:
+    assert ran(pod(**spec), container(), "cat /etc/resolv.conf") == (expected, 0)
+
+
+def test_agnhost_tells_the_resolver() -> None:
+    of = pod(dnsPolicy="None", dnsConfig={"nameservers": ["1.1.1.1"], "searches": ["a.local", "b.local"]})
+    what = container(image=AGNHOST)
+    assert ran(of, what, "/agnhost dns-suffix; /agnhost dns-server-list") == (["a.local,b.local", "1.1.1.1"], 0)

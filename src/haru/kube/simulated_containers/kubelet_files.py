@@ -19,17 +19,16 @@ _CONTROLLERS: Final = "cpuset cpu io memory hugetlb pids"
 _PAGE: Final = 4096
 _LOOPBACK: Final = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 _NAME_SERVER: Final = "10.96.0.10"
+_DOMAIN: Final = "cluster.local"
 
 
 def kubelet_files(pod: Obj, container: Mapping[str, Any]) -> dict[str, str]:
     """The text of each by its path."""
     spec = pod.get("spec") or {}
-    namespace = pod["metadata"].get("namespace") or "default"
-    searched = " ".join(f"{prefix}svc.cluster.local" for prefix in (f"{namespace}.", "")) + " cluster.local"
     return {
         "/etc/hostname": f"{hostname_of(pod)}\n",
         "/etc/hosts": _hosts(pod, spec),
-        "/etc/resolv.conf": f"search {searched}\nnameserver {_NAME_SERVER}\noptions ndots:5\n",
+        "/etc/resolv.conf": _resolver(pod, spec),
         container.get("terminationMessagePath") or TERMINATION_LOG: "",
         **_cgroup_files(pod, container),
     }
@@ -56,6 +55,30 @@ def _hosts(pod: Obj, spec: Mapping[str, Any]) -> str:
     address = (pod.get("status") or {}).get("podIP")
     own = f"{address}\t{hostname_of(pod)}\n" if address else ""
     return f"# Kubernetes-managed hosts file.\n{_LOOPBACK}{own}{noted}"
+
+
+def _resolver(pod: Obj, spec: Mapping[str, Any]) -> str:
+    """The servers and domains of the cluster, unless the pod asks for those of its node, and its own beside them.
+
+    Of a node's own nothing is known.
+    """
+    policy, own = spec.get("dnsPolicy") or "ClusterFirst", spec.get("dnsConfig") or {}
+    servers, searches, options = list[str](), list[str](), dict[str, str]()
+    if policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not spec.get("hostNetwork")):
+        namespace = pod["metadata"].get("namespace") or "default"
+        servers, options = [_NAME_SERVER], {"ndots": "ndots:5"}
+        searches = [f"{namespace}.svc.{_DOMAIN}", f"svc.{_DOMAIN}", _DOMAIN]
+    servers += own.get("nameservers") or ()
+    searches += own.get("searches") or ()
+    for one in own.get("options") or ():
+        name, value = one.get("name", ""), one.get("value")
+        options[name] = f"{name}:{value}" if value else name
+    lines = [
+        ("search", searches),
+        *(("nameserver", [one]) for one in dict.fromkeys(servers)),
+        ("options", options.values()),
+    ]
+    return "".join(f"{name} {' '.join(dict.fromkeys(values))}\n" for name, values in lines if values)
 
 
 def _cgroup_files(pod: Obj, container: Mapping[str, Any]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The programs of the images of Kubernetes' own tests, as far as objects and time decide what they do. Pure.
 
-`agnhost` has `pause`, `entrypoint-tester`, `etc-hosts`, `logs-generator` and `mounttest`; busybox without a command is
-a shell that ends.
+`agnhost` has `pause`, `entrypoint-tester`, `etc-hosts`, `dns-suffix`, `dns-server-list`, `logs-generator` and
+`mounttest`; busybox without a command is a shell that ends.
 Source: kubernetes/test/images, as behaviour.
 """
 
@@ -67,6 +67,10 @@ def run_agnhost(shell: TrivialShell, files: ContainerFiles, args: Sequence[str])
         return 0
     elif args == ["etc-hosts"]:
         shell.print_text(files["/etc/hosts"])
+        return 0
+    elif args in (["dns-suffix"], ["dns-server-list"]):
+        _, _, line = files["/etc/resolv.conf"].partition("search " if args == ["dns-suffix"] else "nameserver ")
+        shell.say(",".join(line.partition("\n")[0].split()))
         return 0
     elif args[:1] == ["logs-generator"]:
         return _generate_logs(shell, dict(_flags(args[1:])))
