@@ -363,6 +363,14 @@ async def test_v1beta1_review_is_supported(api: Caller, hooks: WebhookServer) ->
     assert made["metadata"]["labels"] == {"x": "y", "old": "1"}
 
 
+async def test_patch_that_is_null_changes_nothing(api: Caller, hooks: WebhookServer) -> None:
+    data = base64.b64encode(b"null").decode()
+    hooks.answers["/m"] = lambda request: {"allowed": True, "patch": data, "patchType": "JSONPatch"}
+    await mutating(api, hook(hooks.client("/m")))
+    made = await api.create(MAPS, config_map("m", {"x": "y"}))
+    assert (len(hooks.asked["/m"]), made["metadata"]["labels"]) == (1, {"x": "y"})
+
+
 async def test_subresource_review_has_its_own_body(api: Caller, hooks: WebhookServer) -> None:
     hooks.answers["/v"] = allow
     rules = rule("pods/binding,pods/eviction,serviceaccounts/token", "CREATE")

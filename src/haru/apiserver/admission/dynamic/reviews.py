@@ -121,10 +121,13 @@ def _check_patch(patch: Any, kind: Any, mutating: bool) -> None:
 
 
 def _operations(patch: Any) -> list[Any]:
+    """The operations of a patch in base64; a null is none, as webhooks in Go write a list that they never began."""
     try:
         found = orjson.loads(base64.b64decode(patch, validate=True))
     except (TypeError, binascii.Error, orjson.JSONDecodeError) as error:
         raise CallFailed(f"received undecodable patch in webhook response: {error}") from None
+    if found is None:
+        return []
     if not isinstance(found, list):
         raise CallFailed("received undecodable patch in webhook response: a patch is a list of operations")
     return found
