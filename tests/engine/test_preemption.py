@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from engine_objects import (
     resource_slice,
 )
 
+from haru.engine.framework import DEFAULT_PROFILE
 from haru.engine.podgroup import decide
 from haru.engine.preemption import podgroup_preemption
 from haru.engine.state.cache import SchedulerCache
@@ -195,6 +197,15 @@ def test_preemption_gates_of_pods_and_groups_are_independent() -> None:
     work = [node("a"), running("r", "a", cpu="8"), *gang("g", 1, 1)]
     assert ask(work, "g", preempt_for_groups=False).status == "unschedulable"
     assert evicted(ask(work, "g", preempt_for_pods=False)) == ["r"]
+
+
+@pytest.mark.parametrize(("claims", "words"), [([], "no new claims to deallocate"), (["c"], "still not schedulable")])
+def test_profile_without_preemption_tells_of_claims_alone(claims: list[str], words: str) -> None:
+    uses = [{"name": name, "resourceClaimName": name} for name in claims]
+    waiting = pod("p", cpu="4", priority=9, resourceClaims=uses)
+    objects = [node("a", cpu="4"), running("r", "a"), device_class("gpu"), claim("c"), waiting]
+    without = {"profile": replace(DEFAULT_PROFILE, preemption=False), "preempt_for_pods": False}
+    assert ask(objects, **without).message == f"0/1 nodes are available: 1 Insufficient cpu. {words}"
 
 
 def test_single_pod_evicts_whole_pod_group_by_disruption_mode() -> None:

@@ -29,7 +29,7 @@ from haru.engine.podgroup.schedule_one import PodPlacer, Unschedulable
 from haru.engine.preemption.eligibility import DELAYED, may_evict_from, protection_ends
 from haru.engine.preemption.feasibility_oracle import Preemptor, node_sets
 from haru.engine.preemption.nominated_placements import conflicting_reservation, reserved_now, with_nominated_pods
-from haru.engine.preemption.pod_preemption import preempt_for_pod
+from haru.engine.preemption.pod_preemption import preempt_for_pod, with_claims_message
 from haru.engine.preemption.podgroup_preemption import preempt_for_group
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import values_of
@@ -73,8 +73,10 @@ def _decide_with_trial_share_ids(
     if decision.status == "scheduled" and "VolumeBinding" in options.profile.filters:
         decision = with_volumes(snapshot, decision, members)
     may_preempt = options.preemption.preempt_for_groups if key else options.preemption.preempt_for_pods
-    if decision.status != "unschedulable" or not may_preempt or not (key or snapshot.node_names):
+    if decision.status != "unschedulable" or not (key or snapshot.node_names):
         return decision
+    if not may_preempt:
+        return decision if key or options.profile.preemption else with_claims_message(with_nominated, decision, info)
     reservation = conflicting_reservation(snapshot, members, groups=groups)
     if reservation is not None:
         reserved = reserved_now(snapshot, reservation)

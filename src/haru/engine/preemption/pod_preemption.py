@@ -20,6 +20,7 @@ from haru.engine.plugins.dynamicresources.extended_resources import backed_resou
 from haru.engine.plugins.dynamicresources.prefilter import PLUGIN, device_demand_of
 from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message
 from haru.engine.podgroup.placed import Placed
+from haru.engine.podgroup.podgroup_info import PodGroupInfo
 from haru.engine.podgroup.schedule_one import PodPlacer
 from haru.engine.podgroup.search_budget import UnansweredError
 from haru.engine.preemption.dry_run import without_pods
@@ -261,9 +262,18 @@ def _unanswered(snapshot: Snapshot, refused: Decision, preemptor: Preemptor, rea
 
 
 def _with_preemption_message(snapshot: Snapshot, refused: Decision, preemptor: Preemptor, summary: str) -> Decision:
-    pod, options = preemptor.info.members[0], preemptor.info.options
+    return with_message(refused, f"{_of_claims(snapshot, preemptor.info)}, preemption: {summary}")
+
+
+def with_claims_message(snapshot: Snapshot, refused: Decision, info: PodGroupInfo) -> Decision:
+    """Append what DynamicResources says of a pod that no preemption is tried for: its profile has none."""
+    return with_message(refused, _of_claims(snapshot, info))
+
+
+def _of_claims(snapshot: Snapshot, info: PodGroupInfo) -> str:
+    pod, options = info.members[0], info.options
     has_claims = bool(pod.claims or (options.gates.extended_resources and backed_resources(snapshot, pod)))
     if has_claims:
         # Of claims for which no node is asked 1.36 knows nothing here.
-        has_claims = not isinstance(device_demand_of(Overlay(snapshot), pod, preemptor.info.group, options), Reason)
-    return with_message(refused, f"{STILL_NOT if has_claims else NO_CLAIMS}, preemption: {summary}")
+        has_claims = not isinstance(device_demand_of(Overlay(snapshot), pod, info.group, options), Reason)
+    return STILL_NOT if has_claims else NO_CLAIMS
