@@ -125,7 +125,7 @@ async def test_pod_whose_volume_cannot_be_provisioned_gets_another_node(tmp_path
         async def refused() -> Any:
             found = await client.get(PODS, "p", NS)
             texts = [c.get("message", "") for c in found["status"].get("conditions") or ()]
-            return any('provisioning failed for PVC "c"' in text for text in texts)
+            return any('for PVC "c"' in text for text in texts)
 
         await until(refused)
         assert "ProvisioningFailed" in await reasons(client, "c")

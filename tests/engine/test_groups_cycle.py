@@ -56,8 +56,9 @@ CASES = [
         "unschedulable",
         message="pod group is unschedulable",
         messages={
-            "g-0": "waiting for minCount pods from a gang to be scheduled",
-            "g-1": "0/1 nodes are available: 1 cannot allocate all claims.",
+            "g-0": "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
+            "one or more plugins asked to wait and no plugin rejected pod",
+            "g-1": "0/1 nodes are available: 1 cannot allocate all claims. still not schedulable",
         },
     ),
     Case("extras stay pending", [*gpu_nodes(8, 8, 8), pod_group("g", 2), *members("g", 4, count=8)], "scheduled", 3),

@@ -276,9 +276,9 @@ def test_members_that_use_their_claims_in_other_containers_are_told_apart() -> N
     refused = run([*objects, *wholes], "g").members
     assert [one.message for one in refused] == [
         "0/1 nodes are available: 1 claim c0: node-allocatable resource claim not referenced by any container within "
-        "the pod.",
+        "the pod. still not schedulable",
         "0/1 nodes are available: 1 pod level request for cpu is insufficient to cover the aggregated container and "
-        "node-allocatable DRA requests.",
+        "node-allocatable DRA requests. still not schedulable",
     ]
 
 

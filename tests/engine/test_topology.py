@@ -27,6 +27,7 @@ from haru.engine.equivalence import filter_results
 from haru.engine.equivalence.filter_runner import FilterRunner
 from haru.engine.framework.profile import DEFAULT_PROFILE, FitStrategy, IgnoredResources
 from haru.engine.podgroup import decide
+from haru.engine.podgroup.gang_pre_enqueue import FITS_ALONE
 from haru.engine.state.cache import SchedulerCache
 
 GPU = "nvidia.com/gpu"
@@ -68,8 +69,7 @@ def test_gang_larger_than_every_rack_is_unschedulable() -> None:
     )
     # Each member keeps its own diagnosis, of the first placement only.
     told = Counter(member.message for member in decision.members)
-    waiting = "waiting for minCount pods from a gang to be scheduled"
-    assert told == {waiting: 4, "0/4 nodes are available: 4 Insufficient cpu.": 1}
+    assert told == {FITS_ALONE: 4, "0/4 nodes are available: 4 Insufficient cpu. no new claims to deallocate": 1}
     assert {member.reasons[0].type for member in decision.members} == {"TopologyDomain"}
 
 

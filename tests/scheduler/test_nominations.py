@@ -13,6 +13,8 @@ from scheduler_bench import NS, PODS, Bench, play, state_of
 from haru.engine import SchedulerCache
 from haru.engine.state import Nomination, PodKey
 from haru.kube.kinds import known_kind
+from haru.kube.meta import Obj
+from haru.scheduler.configuration import read_configuration
 from haru.scheduler.preemption.preemption_executor import PreemptionExecutor
 
 PRIORITIES = known_kind("scheduling.k8s.io/v1", "PriorityClass")
@@ -57,6 +59,23 @@ def test_nomination_by_somebody_else_stays_where_preemption_says_nothing_of_it(p
         assert await nominated(bench, "waits") == kept
 
     play(scenario)
+
+
+@pytest.mark.parametrize(("disabled", "kept"), [([{"name": "DefaultPreemption"}], "n1"), ([], "")])
+def test_nomination_by_somebody_else_stays_where_the_profile_has_no_preemption(disabled: list[Obj], kept: str) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.node("n1")
+        await bench.pod("blocks", cpu="4", nodeName="n1")
+        await bench.pod("waits", cpu="4", schedulingGates=[{"name": "example.com/hold"}])
+        await bench.api.patch(PODS, "waits", {"status": {"nominatedNodeName": "n1"}}, NS, "merge", "status")
+        await bench.api.patch(PODS, "waits", {"spec": {"schedulingGates": None}}, NS, "merge")
+        await asyncio.sleep(5)
+        assert "Insufficient cpu" in (await bench.condition(PODS, "waits", "PodScheduled"))["message"]
+        assert await nominated(bench, "waits") == kept
+
+    plugins = {"postFilter": {"disabled": disabled}}
+    document = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    play(scenario, configuration=read_configuration({**document, "profiles": [{"plugins": plugins}]}))
 
 
 def pod(name: str, uid: str, node: str = "") -> dict[str, Any]:

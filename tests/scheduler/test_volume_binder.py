@@ -115,14 +115,21 @@ def test_available_volume_gets_the_claims_reference_and_its_binding_is_awaited()
     assert server.writes == ["PersistentVolume v"]
 
 
-def test_claim_gets_the_selected_node_and_a_provisioner_that_takes_it_off_ends_the_waiting() -> None:
+@pytest.mark.parametrize(
+    ("left", "words"), [({}, "selectedNode annotation reset"), ({"example.com/a": "b"}, "provisioning failed")]
+)
+def test_claim_gets_the_selected_node_and_a_provisioner_that_takes_it_off_ends_the_waiting(
+    left: dict[str, str], words: str
+) -> None:
     server = Server(volume_claim("c", class_name="fast"))
 
     async def scenario() -> dict[str, str]:
-        asyncio.get_running_loop().call_later(5, server.put, volume_claim("c", class_name="fast"))
+        reset = volume_claim("c", class_name="fast")
+        reset["metadata"]["annotations"] = left
+        asyncio.get_running_loop().call_later(5, server.put, reset)
         return await bind(server, member(0, "c"))
 
-    assert run(scenario()) == {"p0": failed('binding volumes: provisioning failed for PVC "c"')}
+    assert run(scenario()) == {"p0": failed(f'binding volumes: {words} for PVC "c"')}
     assert server.writes == ["PersistentVolumeClaim c"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from attaching_driver import Trace
@@ -14,15 +15,19 @@ from random_bindings import Scenario
 _OF_ONE = (
     *("deallocation of ResourceClaim completed", "deletion of ResourceClaim completed", "not available on the node"),
     *("binding failed: ", "binding timeout: ", "is in the process of being allocated", "in the meantime"),
+    "waiting for ephemeral volume controller",
 )
 """Words about what comes between a failure and the next attempt: only one scheduler frees claims at once."""
-_LOOKED_FOR = ("BindingConditionsPending", "FailedScheduling", "Scheduled")
+_PLACEMENTS = "0/1 placements are available, first placement status: "
+_LOOKED_FOR = ("BindingConditionsPending", "FailedScheduling", "Scheduled", "Preempted")
 
 
 def differences(seen: Trace, ours: Trace, scenario: Scenario) -> list[str]:
     """In what the trace of kube-scheduler (`seen`) and Haru's differ, by name."""
-    bound = [set(map(bool, one.nodes.values())) for one in (seen, ours)]
     if scenario.is_gang:
+        seen, ours = _of_any_member(seen), _of_any_member(ours)
+    bound = [set(map(bool, one.nodes.values())) for one in (seen, ours)]
+    if scenario.is_gang and scenario.fails:
         # Members change places, and Haru binds none whose siblings get no devices; kube-scheduler goes by each alone.
         return ["gang"] if len(bound[1]) > 1 or (bound[0] == {True} and bound[1] != {True}) else []
     found = []
@@ -38,7 +43,16 @@ def differences(seen: Trace, ours: Trace, scenario: Scenario) -> list[str]:
         found.append("messages")
     if _events(seen, scenario) != _events(ours, scenario):
         found.append("events")
+    if _told(seen) != _told(ours):
+        found.append("told")
     return found
+
+
+def _of_any_member(trace: Trace) -> Trace:
+    """The trace with members, and their claims, sorted by what they got: schedulers take them in any order."""
+    nodes = {str(number): node for number, node in enumerate(sorted(trace.nodes.values()))}
+    allocations = {str(number): one for number, one in enumerate(sorted(trace.allocations.values()))}
+    return replace(trace, nodes=nodes, allocations=allocations, claims={})
 
 
 def _but(found: Mapping[str, Any], scenario: Scenario) -> dict[str, Any]:
@@ -69,10 +83,36 @@ def _words(trace: Trace, scenario: Scenario) -> set[str]:
     return {_plain(text) for texts in told for text in texts if not _is_of_one(text)}
 
 
-def _events(trace: Trace, scenario: Scenario) -> set[tuple[str, str]]:
+def _events(trace: Trace, scenario: Scenario) -> set[tuple[str, ...]]:
     """Events; of failures without their notes, which in a series are those of the first, and without the pod."""
     told = (one for one in trace.events if one[1] in _LOOKED_FOR and one[0] != scenario.ended)
-    return {(reason, "" if reason == "FailedScheduling" else note) for _, reason, note in told}
+    return {
+        (reason, "" if reason == "FailedScheduling" else _named(note, trace), *more, *_related(kind, name))
+        for _, reason, note, *more, kind, name in told
+    }
+
+
+def _related(kind: str, name: str) -> tuple[str, str]:
+    """The other object of an event. kube-scheduler's recorder cannot name a pod that evicts, which it has wrapped."""
+    return ("", "") if kind == "Pod" else (kind, name)
+
+
+def _told(trace: Trace) -> set[tuple[str, ...]]:
+    """Conditions of groups and victims. What Haru says of a group that waits for its victims stands in differences."""
+    waiting = (("pod group is waiting for preemption to complete", "pod group is unschedulable"), (_PLACEMENTS, ""))
+    told = set()
+    for *one, message in trace.told:
+        for words, instead in waiting:
+            message = message.replace(words, instead)
+        told.add((*one, _plain(message)))
+    return told
+
+
+def _named(note: str, trace: Trace) -> str:
+    """A note with names for identifiers."""
+    for uid, name in trace.uids.items():
+        note = note.replace(uid, name)
+    return note
 
 
 def _is_of_one(text: str) -> bool:
@@ -84,4 +124,7 @@ def _plain(text: str) -> str:
     # kube-scheduler looks so seldom that a later condition may be the first that it sees, and not behind a device that
     # waits.
     text = re.sub(r"device binding (failed|timeout): .*", "device binding ended", text)
-    return first_sentence(text)
+    # Nodes of other scenarios come and go, and reasons are sorted with their numbers.
+    text = re.sub(r"0/\d+ nodes are available: ", "nodes, ", first_sentence(text))
+    text = re.sub(r"\d+ node\(s\) didn't match Pod's node affinity/selector", "nodes", text)
+    return ", ".join(sorted(set(text.split(", "))))

@@ -26,10 +26,10 @@ from attaching_driver import AttachingDriver, Trace
 from benchmarks.control_planes import QPS, Server, haru_program, serving
 from benchmarks.processes import started
 from binding_verdicts import differences
-from decided_cluster import DecidedCluster
+from decided_cluster import KINDS, DecidedCluster
 from engine_outcomes import GANG_GATES
-from manifests import Obj
-from random_bindings import Scenario, classes, scenario
+from manifests import NAMESPACE, Obj
+from random_bindings import Act, Scenario, classes, scenario
 
 from haru.client.api import ApiClient
 
@@ -58,6 +58,11 @@ def _plane(programs: Path, scheduler: Sequence[str]) -> Iterator[Server]:
 def _configuration(kubeconfig: Path) -> Obj:
     arguments = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "DynamicResourcesArgs"}
     arguments["bindingTimeout"] = f"{TIMEOUT_SECONDS}s"
+    volumes = {
+        "apiVersion": arguments["apiVersion"],
+        "kind": "VolumeBindingArgs",
+        "bindTimeoutSeconds": TIMEOUT_SECONDS,
+    }
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -68,7 +73,10 @@ def _configuration(kubeconfig: Path) -> Obj:
         "profiles": [
             {
                 "schedulerName": "default-scheduler",
-                "pluginConfig": [{"name": "DynamicResources", "args": arguments}],
+                "pluginConfig": [
+                    {"name": "DynamicResources", "args": arguments},
+                    {"name": "VolumeBinding", "args": volumes},
+                ],
             }
         ],
     }
@@ -86,16 +94,24 @@ async def _traces(kubeconfig: Path, scenarios: Sequence[Scenario]) -> dict[int, 
         for each in scenarios:
             for one in each.units:
                 await cluster.create(one)
-        await asyncio.sleep(1)
-        for each in scenarios:
-            for one in each.units:
-                if one["kind"] == "Pod" and one["metadata"]["name"] == each.ended:
-                    await cluster.delete(one)
-        await asyncio.sleep(SECONDS)
-        looks.cancel()
+        acts = [asyncio.create_task(_act(api, cluster, act)) for each in scenarios for act in each.acts]
+        await asyncio.gather(asyncio.sleep(SECONDS), *acts)
+        if not looks.cancel():
+            looks.result()  # it failed
         await asyncio.gather(looks, return_exceptions=True)
         await driver.finish()
         return driver.traces
+
+
+async def _act(api: ApiClient, cluster: DecidedCluster, act: Act) -> None:
+    await asyncio.sleep(act.at)
+    for one in act.objects:
+        kind, name = KINDS[one["kind"]], one["metadata"]["name"]
+        if act.verb == "create":
+            await cluster.create(one)
+        else:
+            grace = 0 if act.verb == "force" else None
+            await api.delete(kind, name, NAMESPACE if kind.namespaced else "", grace_period_seconds=grace)
 
 
 async def _compared(kube: Path, haru: Path, scenarios: Sequence[Scenario]) -> Counter[str]:
@@ -105,7 +121,7 @@ async def _compared(kube: Path, haru: Path, scenarios: Sequence[Scenario]) -> Co
         found = differences(seen[one.seed], ours[one.seed], one)
         counted.update(found or ("same",))
         if found:
-            print(f"seed {one.seed}: {', '.join(found)}; {one.stories}; ended {one.ended or 'none'}")
+            print(f"seed {one.seed}: {', '.join(found)}; {one.told()}")
             for who, trace in (("kube-scheduler", seen[one.seed]), ("haru", ours[one.seed])):
                 print(f"  {who}: nodes {trace.nodes}", *trace.lines(), sep="\n      ", flush=True)
     return counted

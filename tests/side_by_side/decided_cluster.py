@@ -17,7 +17,7 @@ from typing import Any
 from decision_verdicts import devices_of, made_for, of_containers, of_node
 from manifests import NAMESPACE, OTHERS, Obj, obj
 from random_clusters import OVERHEAD, PRIORITIES
-from random_volumes import BOUND, SELECTED, provisioned, reference, volume_claims_of
+from random_volumes import BOUND, SELECTED, ephemeral_claims_of, provisioned, reference, volume_claims_of
 from random_work import claims_of
 
 from haru.client.api import ApiClient
@@ -27,7 +27,11 @@ from haru.kube.kinds import Kind, known_kind
 KINDS: Mapping[str, Kind] = {
     kind: known_kind(version, kind)
     for version, kinds in {
-        "v1": ("Pod", "Node", "Namespace", "ResourceQuota", "PersistentVolumeClaim", "PersistentVolume"),
+        "v1": (
+            *("Pod", "Node", "Namespace", "ResourceQuota", "PersistentVolumeClaim", "PersistentVolume"),
+            *("Service", "ReplicationController"),
+        ),
+        "apps/v1": ("ReplicaSet", "StatefulSet"),
         "resource.k8s.io/v1": ("ResourceClaim", "ResourceSlice", "DeviceClass", "ResourceClaimTemplate"),
         "scheduling.k8s.io/v1alpha2": ("PodGroup",),
         "scheduling.k8s.io/v1": ("PriorityClass",),
@@ -124,18 +128,23 @@ class DecidedCluster:
             if any(owner["uid"] in uids for owner in claim["metadata"].get("ownerReferences") or ()):
                 await self.delete(claim)
 
-    async def make_claims(self, pods: Sequence[Obj], templates: Mapping[str, Obj]) -> bool:
-        """Do what the claim controller does for these pods; whether a quota lets all of it be."""
+    async def make_claims(self, pods: Sequence[Obj], templates: Mapping[str, Obj]) -> list[Obj] | None:
+        """Do what the controllers of claims do for these pods.
+
+        The claims for their own volumes, as stored; None if a quota does not let all of it be.
+        """
+        volumes = list[Obj]()
         for pod in pods:
+            volumes += filter(None, [await self.create(one) for one in ephemeral_claims_of(pod)])
             entries = []
             for entry, claim in claims_of(pod, dict(templates)):
                 if not await self.create(claim):
-                    return False
+                    return None
                 entries.append({"name": entry, "resourceClaimName": name_of(claim)})
             if entries:
                 status = {"status": {"resourceClaimStatuses": entries}}
                 await self._api.patch(KINDS["Pod"], name_of(pod), status, NAMESPACE, "merge", "status")
-        return True
+        return volumes
 
     async def release(self, pods: Sequence[Obj], more: Obj, nominated: str) -> None:
         """Nominate a node for pods, if there is one, and take their gates away, with more in their specs."""

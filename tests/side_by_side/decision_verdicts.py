@@ -95,10 +95,20 @@ def made_for(node: str) -> str:
 
 
 def devices_of(allocation: Obj | None) -> Devices:
-    """The devices of an allocation, without what differs from run to run."""
-    results = ((allocation or {}).get("devices") or {}).get("results") or ()
+    """The devices of an allocation, its nodes and configuration, without what differs from run to run."""
+    devices = (allocation or {}).get("devices") or {}
     plain = ("request", "pool", "device", "adminAccess")
-    return sorted((*(one.get(key) or "" for key in plain), json.dumps(one.get("consumedCapacity"))) for one in results)
+    told = ("driver", "tolerations", "bindingConditions", "bindingFailureConditions")
+    found = [
+        (
+            *(one.get(key) or "" for key in plain),
+            json.dumps(one.get("consumedCapacity")),
+            *(json.dumps(one.get(key) or "", sort_keys=True) for key in told),
+        )
+        for one in devices.get("results") or ()
+    ]
+    more = ("config", devices.get("config")), ("nodeSelector", (allocation or {}).get("nodeSelector"))
+    return sorted(found) + [("", name, json.dumps(one, sort_keys=True)) for name, one in more if one]
 
 
 def of_node(pod: str, statuses: Iterable[Obj]) -> dict[str, Devices]:

@@ -35,6 +35,7 @@ from engine_outcomes import ALPHA_GATES, GANG_GATES, decisions, helps, kept_nomi
 from known_causes import cause_of
 from manifests import Obj
 from random_clusters import ALPHA_DIMENSIONS, DIMENSIONS, ChangeDraw, ClusterDraw, drawn_dimensions
+from random_profiles import configuration
 from random_work import Unit, WorkDraw
 
 from haru.client.api import ApiClient
@@ -99,7 +100,7 @@ class Play:
 
     async def steps(self) -> AsyncIterator[Step]:
         """Make the cluster, and take its steps."""
-        for one in [*self._draw.quotas(), *self._draw.nodes(), *self._draw.devices()]:
+        for one in [*self._draw.quotas(), *self._draw.services(), *self._draw.nodes(), *self._draw.devices()]:
             await self._cluster.create(one)
         for one in self._work.volumes.offered():
             await self._cluster.create(one)
@@ -134,9 +135,11 @@ class Play:
         if first is None:
             return None
         self._templates |= {name_of(one): one for one in unit.templates}
+        self._work.named += [name_of(one) for one in first if one["kind"] == "ResourceClaim"]
         await asyncio.sleep(0.15)
         pods = await self._created(unit.pods)
-        if not pods or not await self._cluster.make_claims(pods, self._templates):
+        own = await self._cluster.make_claims(pods, self._templates) if pods else None
+        if not pods or own is None:
             await self._cluster.end(pods or [], frees=True)
             return None
         if any("schedulingGates" in one["spec"] for one in unit.pods):
@@ -150,7 +153,7 @@ class Play:
         new = [one for one in await self._cluster.world() if one["metadata"]["uid"] not in known]
         new = [one for one in new if not _is_made_later(one)]
         claims = self._claims = [name_of(one) for one in new if one["kind"] == "ResourceClaim"]
-        volumes = {one["metadata"]["uid"]: one for one in first if one["kind"].startswith("PersistentVolume")}
+        volumes = {one["metadata"]["uid"]: one for one in (*first, *own) if one["kind"].startswith("PersistentVolume")}
         new = [volumes.get(one["metadata"]["uid"]) or _unscheduled(one, names, claims, unit.nominated) for one in new]
         self._asked = [one for one in new if one["kind"] == "Pod"]
         self._group = next((one for one in new if one["kind"] == "PodGroup"), None)
@@ -341,14 +344,12 @@ def planes(programs: Path, gates: Sequence[str] = GANG_GATES) -> Iterator[tuple[
 
 def _configuration(kubeconfig: Path) -> Obj:
     """The configuration of kube-scheduler: each look at a pod that was woken comes within a second."""
-    return {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": QPS, "burst": QPS},
-        "leaderElection": {"leaderElect": False},
-        "podInitialBackoffSeconds": 1,
-        "podMaxBackoffSeconds": 1,
-    }
+    return configuration(
+        clientConnection={"kubeconfig": str(kubeconfig), "qps": QPS, "burst": QPS},
+        leaderElection={"leaderElect": False},
+        podInitialBackoffSeconds=1,
+        podMaxBackoffSeconds=1,
+    )
 
 
 async def _on_planes(kube: Path, mirror: Path, options: argparse.Namespace) -> Counter[str]:

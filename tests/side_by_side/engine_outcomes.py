@@ -11,9 +11,10 @@ from unittest.mock import patch
 
 from decision_verdicts import Outcome, Placement, devices_of, made_for, of_containers, of_node
 from manifests import Obj
+from random_profiles import DEFAULT, profiles
 
 from haru.engine import Decision, Features, Options, SchedulerCache, decide
-from haru.engine.framework import DEFAULT_PROFILE, PreemptionOptions, SchedulerGates
+from haru.engine.framework import PreemptionOptions, SchedulerGates
 from haru.engine.preemption import keeps_nomination
 from haru.engine.state import PodInfo
 from haru.kube.gates import FeatureGates
@@ -63,13 +64,14 @@ def _created(pod: Obj, number: int) -> Obj:
 
 def _decided(objects: Sequence[Obj], pods: Sequence[Obj], group: Obj | None, on: Sequence[str], seed: int) -> Decision:
     shares, gates = itertools.count(), FeatureGates(dict.fromkeys(on, True)).all()
+    profile = profiles()[pods[0]["spec"].get("schedulerName", DEFAULT)]
     options = Options(
         seed=seed,
         features=Features.from_gates(gates),
         gates=SchedulerGates.from_gates(gates),
         new_share_id=lambda: f"share-{next(shares)}",
-        preemption=PreemptionOptions(preempt_for_pods=True, preempt_for_groups=True),
-        profile=DEFAULT_PROFILE,
+        preemption=PreemptionOptions(preempt_for_pods=profile.preemption, preempt_for_groups=profile.preemption),
+        profile=profile,
         now=time.time(),
     )
     return decide(SchedulerCache.of(objects).snapshot(), pods, group=group, options=options)
@@ -79,7 +81,9 @@ def kept_nominations(objects: Sequence[Obj], pods: Sequence[Obj]) -> dict[str, s
     """The nodes for which somebody has nominated these pods, where that stays though they are refused."""
     infos = [PodInfo.of(pod) for pod in pods if pod["status"].get("nominatedNodeName")]
     snapshot = SchedulerCache.of(objects).snapshot() if infos else None
-    return {one.key.name: one.nominated_node for one in infos if snapshot and keeps_nomination(snapshot, one)}
+    preempts = profiles()[pods[0]["spec"].get("schedulerName", DEFAULT)].preemption
+    kept = (one for one in infos if snapshot and keeps_nomination(snapshot, one, preempts=preempts))
+    return {one.key.name: one.nominated_node for one in kept}
 
 
 def outcome_of(decision: Decision, kept: Mapping[str, str] = MappingProxyType({})) -> Outcome:

@@ -40,11 +40,11 @@ def cause_of(
     found: Collection[str], seen: Outcome, expected: Sequence[Outcome], situation: Situation, decide: Decide
 ) -> str:
     """The cause for which kube-scheduler may have decided what it did; empty if there is none."""
-    if refuses_domains(seen, expected, situation):
+    if refuses_domains(seen, expected, situation, decide):
         return "domains"
-    if loses_shared_claim(seen, situation):
+    if loses_shared_claim(seen, situation, decide):
         return "shared"
-    if frees_elsewhere(seen, expected, situation):
+    if frees_elsewhere(seen, expected, situation, decide):
         return "elsewhere"
     if waits_on_a_node(seen, expected, situation):
         return "waits"
@@ -103,14 +103,28 @@ def _frees(seen: Outcome, world: Situation, decide: Decide) -> bool:
 # -- single pods ------------------------------------------------------------------------------------------------------
 
 
-def frees_elsewhere(seen: Outcome, expected: Sequence[Outcome], situation: Situation) -> bool:
-    """Whether no single node can be freed for a pod, and Haru evicts pods of several, or of another one."""
-    if situation.group is not None or seen.victims or any(one.node or one.nominated for one in seen.pods.values()):
+def frees_elsewhere(seen: Outcome, expected: Sequence[Outcome], situation: Situation, decide: Decide) -> bool:
+    """Whether no single node can be freed for a pod, and Haru evicts pods of several, or of another one, or waits."""
+    if situation.group is not None or not all(one.nominates for one in expected):
         return False
-    nodes = {name(pod): pod["spec"]["nodeName"] for pod in _running(situation)}
-    places = [{nodes[victim] for victim in one.victims} for one in expected]
-    nominated = [{each.nominated for each in one.pods.values()} for one in expected]
-    return all(where and where != node for where, node in zip(places, nominated, strict=True))
+    nodes = [name(one) for one in situation.objects if one["kind"] == "Node"]
+    alone = ((node, one) for node in nodes for one in decide(nobody_goes(situation, but_on=node)))
+    if any(each.nominated == node for node, one in alone for each in one.pods.values()):
+        return False
+    return _refuses(seen, nobody_goes(situation), decide)
+
+
+def nobody_goes(situation: Situation, but_on: str = "") -> Situation:
+    """All running pods stay, those that are being deleted, too; but for those on one node."""
+    return _with_pods(situation, lambda pod: pod if pod["spec"]["nodeName"] == but_on else _kept(_staying(pod)))
+
+
+def _refuses(seen: Outcome, world: Situation, decide: Decide) -> bool:
+    """Whether what was seen is a refusal in this world, whatever is said of preemption."""
+    if seen.victims or any(one.node or one.nominated for one in seen.pods.values()):
+        return False
+    words = {"summary", "words of preemption"}
+    return words.issuperset(differences(seen, decide(world), world.group is not None))
 
 
 def waits_on_a_node(seen: Outcome, expected: Sequence[Outcome], situation: Situation) -> bool:
@@ -141,11 +155,14 @@ def without_search(situation: Situation) -> Situation | None:
     return replace(situation, searches=False) if situation.group is not None else None
 
 
-def refuses_domains(seen: Outcome, expected: Sequence[Outcome], situation: Situation) -> bool:
+def refuses_domains(seen: Outcome, expected: Sequence[Outcome], situation: Situation, decide: Decide) -> bool:
     """Whether kube-scheduler evicted nobody for a group because it is bounded to a domain."""
     bounded = situation.group is not None and "schedulingConstraints" in situation.group["spec"]
     told = all(one.message.endswith("placement-based pod group scheduling limitation") for one in seen.pods.values())
-    return bounded and told and not seen.victims and any(one.victims for one in expected)
+    if not bounded or not told or not any(one.victims for one in expected):
+        return False
+    stays = nobody_goes(situation)
+    return not seen.victims and (_refuses(seen, stays, decide) or tells_of_domains(seen, stays, decide))
 
 
 def tells_of_domains(seen: Outcome, situation: Situation, decide: Decide) -> bool:
@@ -306,12 +323,45 @@ def with_rules_of_promised_ignored(situation: Situation) -> Situation | None:
 # -- devices ----------------------------------------------------------------------------------------------------------
 
 
-def loses_shared_claim(seen: Outcome, situation: Situation) -> bool:
+def loses_shared_claim(seen: Outcome, situation: Situation, decide: Decide) -> bool:
     """Whether members of a gang were not bound because another one had allocated their claim somewhere else."""
     users = Counter(name(claim) for pod in situation.pods for claim in named_claims([pod], situation.objects))
-    lost = (f"/{claim} got allocated elsewhere in the meantime" for claim, count in users.items() if count > 1)
+    lost = [f"/{claim} got allocated elsewhere in the meantime" for claim, count in users.items() if count > 1]
     told = [one.message for one in seen.pods.values()]
-    return situation.group is not None and any(text.endswith(words) for words in lost for text in told)
+    if situation.group is None or not any(text.endswith(words) for words in lost for text in told):
+        return False
+    bound = {pod: one.node for pod, one in seen.pods.items() if one.node}
+    # Members change places.
+    return any(
+        not Counter(bound.values()) - Counter(one.nodes().values()) for one in decide(with_own_claims(situation))
+    )
+
+
+def with_own_claims(situation: Situation) -> Situation:
+    """Each member has a claim of its own for each that several share: they look for devices one by one."""
+    users = Counter(name(claim) for pod in situation.pods for claim in named_claims([pod], situation.objects))
+    shared = {claim for claim, count in users.items() if count > 1}
+    pods, claims = list[Obj](), list[Obj]()
+    for pod in situation.pods:
+        entries = []
+        for entry in pod["spec"].get("resourceClaims") or ():
+            claim = entry.get("resourceClaimName")
+            own = f"{claim}-{name(pod)}"
+            entries.append({**entry, "resourceClaimName": own} if claim in shared else entry)
+            claims += [_renamed(one, own) for one in situation.objects if claim in shared and _is_claim(one, claim)]
+        pods.append({**pod, "spec": {**pod["spec"], "resourceClaims": entries}})
+    group = situation.group and {**situation.group, "spec": {**situation.group["spec"], "resourceClaims": []}}
+    replaced = {_identity(one) for one in situation.pods} | ({_identity(group)} if group else set())
+    others = [one for one in situation.objects if _identity(one) not in replaced]
+    return Situation([*others, *claims, *pods, *([group] if group else [])], pods, group)
+
+
+def _is_claim(one: Obj, claim: str) -> bool:
+    return _identity(one) == ("ResourceClaim", claim)
+
+
+def _renamed(one: Obj, other: str) -> Obj:
+    return {**one, "metadata": {**one["metadata"], "name": other, "uid": other}}
 
 
 def tells_of_distinct(seen: Outcome, expected: Sequence[Outcome], situation: Situation, decide: Decide) -> bool:

@@ -45,7 +45,7 @@ _POLICIES: list[Obj] = [
 ]
 DIMENSIONS = (
     *("constraints", "devices", "extended", "conditions", "gangs", "templates", "quotas", "changes"),
-    *("fabric", "errors", "volumes", "kubelets", "gates", "namespaces"),
+    *("fabric", "errors", "volumes", "kubelets", "gates", "namespaces", "profiles", "services", "sharing"),
 )
 """What a cluster may have beside nodes and pods.
 
@@ -53,11 +53,12 @@ DIMENSIONS = (
 classes and pools) are about devices; `kubelets` is about what only nodes know: images, features, sizes of pods that
 differ from their specs.
 `gates`: pods are held for a while, and meanwhile get selectors or are nominated by somebody else. `namespaces`: pods
-run in another one.
+run in another one. `profiles`: pods choose another profile of the scheduler. `services`: pods belong to services and
+controllers, for which they are spread by default. `sharing`: pods name claims of earlier units.
 """
 ALPHA_DIMENSIONS = ("allocatable", "lists")
 """Behind alpha gates: devices that take of their node's resources, and attributes with several values."""
-_OF_DEVICES = {"extended", "conditions", "templates", "quotas", "fabric", "errors", *ALPHA_DIMENSIONS}
+_OF_DEVICES = {"extended", "conditions", "templates", "quotas", "fabric", "errors", "sharing", *ALPHA_DIMENSIONS}
 FEATURE = "RestartAllContainersOnContainerExits"
 OVERHEAD = {"overhead": {"podFixed": {"cpu": "500m"}}, "scheduling": {"nodeSelector": {"disk": "ssd"}}}
 IMAGES = ("registry.example.com/work:1", "registry.example.com/init:1")
@@ -150,6 +151,8 @@ class ClusterDraw:
         for name, selectors in (("gpu", ()), ("big", (f'device.attributes["{DRIVER}"].?size.orValue(0) > 1',))):
             (made,) = device_class(name, *selectors)
             assert isinstance(made, dict)
+            if self.dice.one_in(3):
+                made["spec"]["config"] = [opaque(f"class-{name}")]
             if "extended" in self.dimensions and (name == "gpu" or self.dice.one_in(2)):
                 made["spec"]["extendedResourceName"] = {"gpu": GPU, "big": BIG}[name]
             yield made
@@ -260,6 +263,7 @@ class ClusterDraw:
                     made["containers"][0]["name"], dice.pick("1", "2", "4"), dice.pick("Deferred", "Infeasible")
                 )
             pod = obj("v1", "Pod", f"{self.prefix}-r{number}", labels=self.labels(), spec=made, status=status)
+            self.owned(pod)
             if "namespaces" in self.dimensions and dice.one_in(2) and not {"schedulingGroup", "volumes"} & made.keys():
                 pod["metadata"]["namespace"] = OTHERS
             yield pod
@@ -280,6 +284,39 @@ class ClusterDraw:
             spec: Obj = {"schedulingPolicy": {"gang": {"minCount": self.dice.pick(1, 2)}}, "priorityClassName": chosen}
             spec["disruptionMode"] = self.dice.pick("Pod", "PodGroup")
             yield obj("scheduling.k8s.io/v1alpha2", "PodGroup", name, spec=spec)
+
+    # -- services and controllers -------------------------------------------------------------------------------------
+
+    def services(self) -> Iterator[Obj]:
+        """Services and controllers whose selectors may be those of pods, or of none."""
+        if "services" not in self.dimensions:
+            return
+        for number in range(self.dice.pick(0, 1, 1, 2)):
+            chosen = self.dice.pick(self.labels(), {"app": "a"}, {"app": "c"}, {})
+            spec = {"clusterIP": "None", "ports": [{"port": 80}], **({"selector": chosen} if chosen else {})}
+            yield obj("v1", "Service", f"{self.prefix}-svc{number}", spec=spec)
+        plain, revised = {"app": "a"}, {"app": "a", "rev": "1"}
+        fields = {"replicas": 0, "template": _template(plain)}
+        yield obj(
+            "v1", "ReplicationController", f"{self.prefix}-replicationcontroller", spec={"selector": plain, **fields}
+        )
+        for kind in ("ReplicaSet", "StatefulSet"):
+            operator = self.dice.pick("Exists", "DoesNotExist")
+            rule = {"matchLabels": plain, "matchExpressions": [expression("rev", operator)]}
+            fields = {"replicas": 0, "template": _template(revised if operator == "Exists" else plain)}
+            fields |= {"serviceName": "x"} if kind == "StatefulSet" else {}
+            yield obj("apps/v1", kind, f"{self.prefix}-{kind.lower()}", spec={"selector": rule, **fields})
+
+    def owned(self, pod: Obj) -> None:
+        """Perhaps say whose the pod is: any controller's, whatever its labels; or that of one that is gone."""
+        if "services" not in self.dimensions or self.dice.one_in(2):
+            return
+        version, kind = self.dice.pick(
+            ("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("batch/v1", "Job")
+        )
+        name = self.dice.pick(*4 * [f"{self.prefix}-{kind.lower()}"], "gone")
+        owner = {"apiVersion": version, "kind": kind, "name": name, "uid": name, "controller": True}
+        pod["metadata"]["ownerReferences"] = [owner]
 
     def labels(self) -> dict[str, str]:
         """Labels of a pod."""
@@ -350,6 +387,15 @@ class ChangeDraw:
         where = self.cluster.place() if some["spec"].get("perDeviceNodeSelection") else {}
         found.append(self.cluster.device(f"e{len(found)}", counted=False) | where)
         return {**some, "spec": {**some["spec"], "devices": found}}
+
+
+def _template(labels: Obj) -> Obj:
+    return {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": IMAGES[0]}]}}
+
+
+def opaque(name: str) -> Obj:
+    """A configuration that a driver is to read."""
+    return {"opaque": {"driver": DRIVER, "parameters": {"kind": name}}}
 
 
 def _is_stale(claim: Obj, bound: Sequence[Obj]) -> bool:

@@ -93,6 +93,36 @@ class VolumeDraw:
         spec["volumes"] = [
             {"name": f"v{number}", "persistentVolumeClaim": {"claimName": name}} for number, name in enumerate(names)
         ]
+        if self._dice.one_in(5):
+            spec["volumes"].append({"name": "disk", **self._disk()})
+        if not bound and self._dice.one_in(5):
+            self._ephemeral(spec)
+
+    def _disk(self) -> Obj:
+        """A disk without a claim: of one of the kinds that may not be shared, or of the driver."""
+        dice, read_only = self._dice, {"readOnly": True} if self._dice.one_in(2) else {}
+        return dice.pick(
+            {"gcePersistentDisk": {"pdName": dice.pick("a", "b"), **read_only}},
+            {"awsElasticBlockStore": {"volumeID": dice.pick("a", "b"), **read_only}},
+            {
+                "iscsi": {
+                    "targetPortal": dice.pick("10.0.0.1", "10.0.0.2"),
+                    "iqn": "iqn.2020-01.com.example:a",
+                    "lun": 0,
+                    **read_only,
+                }
+            },
+            {"rbd": {"monitors": dice.pick(["a", "b"], ["b"], ["c"]), "image": "x", "pool": "rbd", **read_only}},
+            {"csi": {"driver": CSI}},
+        )
+
+    def _ephemeral(self, spec: Obj) -> None:
+        """A volume of the pod's own, for which its claim is made while a gate holds the pod."""
+        kind = self._dice.pick("static", "wait", "wait")
+        (mode, size) = self._dice.pick(*_MODES), self._dice.pick("1Gi", "2Gi")
+        claim = {"accessModes": mode, "storageClassName": kind, "resources": {"requests": {"storage": size}}}
+        spec["volumes"].append({"name": "own", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}})
+        spec["schedulingGates"] = [{"name": "example.com/hold"}]
 
     def _claim(self, *, bound: bool) -> str:
         dice = self._dice
@@ -139,8 +169,23 @@ def _class(name: str, provisioner: str, **more: Any) -> Obj:
 
 def volume_claims_of(pod: Obj) -> list[str]:
     """The names of the claims for volumes that a pod uses."""
-    used = (one.get("persistentVolumeClaim") for one in pod["spec"].get("volumes") or ())
-    return [one["claimName"] for one in used if one]
+    volumes = pod["spec"].get("volumes") or ()
+    named = (one.get("persistentVolumeClaim") for one in volumes)
+    own = (f"{pod['metadata']['name']}-{one['name']}" for one in volumes if "ephemeral" in one)
+    return [*(one["claimName"] for one in named if one), *own]
+
+
+def ephemeral_claims_of(pod: Obj) -> list[Obj]:
+    """The claims that the controller of ephemeral volumes makes for a stored pod."""
+    found, meta = [], pod["metadata"]
+    for one in pod["spec"].get("volumes") or ():
+        if "ephemeral" in one:
+            template = one["ephemeral"]["volumeClaimTemplate"]
+            made = obj("v1", "PersistentVolumeClaim", f"{meta['name']}-{one['name']}", spec=template["spec"])
+            owner = {"apiVersion": "v1", "kind": "Pod", "controller": True, "blockOwnerDeletion": True}
+            made["metadata"]["ownerReferences"] = [owner | {"name": meta["name"], "uid": meta["uid"]}]
+            found.append(made)
+    return found
 
 
 def reference(claim: str, uid: str = "") -> Obj:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from manifests import DRIVER, HOST, NAMESPACE, OTHERS, ZONE, Obj, exactly, expression, obj
-from random_clusters import BIG, GPU, IMAGES, IMPLICIT, LINKS, NIC, ClusterDraw, selector
+from random_clusters import BIG, GPU, IMAGES, IMPLICIT, LINKS, NIC, ClusterDraw, opaque, selector
+from random_profiles import profiles
 from random_volumes import VolumeDraw
 
 _REQUIRED, _PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
@@ -37,6 +38,8 @@ class WorkDraw:
         self._dice = cluster.dice
         self._dimensions = cluster.dimensions
         self.volumes = VolumeDraw(cluster)
+        self.named: list[str] = []
+        """Claims of earlier units that any pod may name."""
 
     def unit(self, number: int) -> Unit:
         """A pod, or a gang of one to three."""
@@ -50,6 +53,7 @@ class WorkDraw:
         draw = self._of_one_kind() if dice.one_in(2) else self._of_many_kinds
         wants_claims = "devices" in self._dimensions and not dice.one_in(4)
         shared = self._shared(made, name) if wants_claims and made.group and dice.one_in(3) else None
+        profile = dice.pick(*profiles()) if "profiles" in self._dimensions else ""
         for index in range(size):
             spec, claim = draw()
             spec["priorityClassName"] = chosen
@@ -59,7 +63,10 @@ class WorkDraw:
                 self._claimed(made, f"{name}-{index}", spec, claim)
             if shared:
                 spec.setdefault("resourceClaims", []).append(shared)
+            if profile:
+                spec["schedulerName"] = profile
             made.pods.append(obj("v1", "Pod", f"{name}-{index}", labels=self._cluster.labels(), spec=spec))
+            self._cluster.owned(made.pods[-1])
         made.claims += self.volumes.drained()
         if "gates" in self._dimensions and dice.one_in(2):
             self._held(made)
@@ -255,7 +262,10 @@ class WorkDraw:
         if dice.one_in(3):
             spec["containers"].append(_ask({"name": "second", "image": IMAGES[0]}, GPU, "1"))
         if dice.one_in(6):
-            spec["initContainers"] = [_ask({"name": "init", "image": IMAGES[1]}, GPU, "2")]
+            more = dice.pick({}, {"restartPolicy": "Always"})
+            spec["initContainers"] = [_ask({"name": "init", "image": IMAGES[1], **more}, GPU, dice.pick("1", "2"))]
+            if dice.one_in(2):
+                spec["initContainers"].append(_ask({"name": "late", "image": IMAGES[1]}, dice.pick(GPU, BIG), "1"))
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
@@ -263,6 +273,9 @@ class WorkDraw:
         """Let the pod use a claim: one that it names, or one that is made for it from a template."""
         if "allocatable" in self._dimensions and not self._dice.one_in(4):
             spec["containers"][0].setdefault("resources", {})["claims"] = [{"name": "c"}]
+        if self.named and "sharing" in self._dimensions and self._dice.one_in(2):
+            spec["resourceClaims"] = [{"name": "c", "resourceClaimName": self._dice.pick(*self.named)}]
+            return
         if "templates" in self._dimensions and not self._dice.one_in(4):
             made.templates.append(obj("resource.k8s.io/v1", "ResourceClaimTemplate", f"{pod}-t", spec={"spec": claim}))
             spec["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": f"{pod}-t"}]
@@ -288,9 +301,11 @@ class WorkDraw:
                 kind = dice.pick("matchAttribute", "matchAttribute", "distinctAttribute")
                 devices["constraints"] = [{kind: f"{DRIVER}/{LINKS}"}]
             if dice.one_in(2):
-                devices["constraints"][0]["requests"] = [dice.pick(*requests)["name"]]
+                devices["constraints"][0]["requests"] = [dice.pick(*_names(requests))]
             if dice.one_in(4):
                 devices["constraints"].append({"matchAttribute": f"{DRIVER}/{dice.pick('model', 'size')}"})
+        if dice.one_in(4):
+            devices["config"] = [opaque("claim") | dice.pick({}, {"requests": [dice.pick(*_names(requests))]})]
         return {"devices": devices}
 
     def _request(self, name: str, of_several: bool = False) -> Obj:
@@ -323,6 +338,12 @@ class WorkDraw:
             more["adminAccess"] = True
         missing = "errors" in self._dimensions and dice.one_in(12)
         return exactly(name, "missing" if missing else dice.pick("gpu", "gpu", "gpu", "big"), *selectors, **more)
+
+
+def _names(requests: Sequence[Obj]) -> list[str]:
+    """What constraints and configurations may name: requests, and single alternatives of theirs."""
+    alternatives = ((one["name"], each["name"]) for one in requests for each in one.get("firstAvailable") or ())
+    return [*(one["name"] for one in requests), *map("/".join, alternatives)]
 
 
 def _ask(container: Obj, resource: str, amount: str) -> Obj:

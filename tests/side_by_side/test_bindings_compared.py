@@ -10,18 +10,23 @@ import pytest
 from attaching_driver import Trace
 from binding_verdicts import differences
 from bindings_compared import main
-from random_bindings import STORIES, conditions, scenario, without_device
+from random_bindings import STORIES, VOLUMES, conditions, scenario, without_device
 
 from nights import tonight
 
-PLAIN = next(one for one in map(scenario, range(200)) if len(one.units) == 2 and not one.ended)
-GANG = next(one for one in map(scenario, range(200)) if one.is_gang)
+PLAIN = next(one for one in map(scenario, range(200)) if len(one.units) == 2 and not one.acts)
+GANG = next(one for one in map(scenario, range(200)) if one.is_gang and one.fails)
 FAILED = 'running PreBind plugin "DynamicResources": device binding failed: claim=c, reason=Told, message="failed"'
 DEVICES: list[tuple[str, ...]] = [("r", "p", "d0")]
 
 
 def trace(*messages: str, node: str = "n", times: int = 1) -> Trace:
-    return Trace({"p": node}, {"p": list(messages)}, {"c": [DEVICES] * times}, {("p", "Scheduled", node)})
+    return Trace(
+        {"p": node},
+        {"p": list(messages)},
+        {"c": [DEVICES] * times},
+        {("p", "Scheduled", node, "Normal", "Binding", "x", "", "")},
+    )
 
 
 def test_seed_makes_the_same_scenario_again() -> None:
@@ -49,6 +54,42 @@ def test_seed_makes_the_same_scenario_again() -> None:
 )
 def test_traces_differ_in_more_than_how_often_a_scheduler_looks(seen: Trace, ours: Trace, found: list[str]) -> None:
     assert differences(seen, ours, PLAIN) == found
+
+
+def evicted(note: str, told: str, **other: str) -> Trace:
+    event = ("v", "Preempted", note, "Normal", "Preempting", "x", other.get("kind", ""), other.get("name", ""))
+    return replace(trace(), events={event}, told={("v", "DisruptionTarget", "True", "x", told)}, uids={"u": "p"})
+
+
+@pytest.mark.parametrize(
+    ("ours", "found"),
+    [
+        (evicted("by u", "a"), []),
+        (evicted("by p", "a", kind="Pod", name="p"), []),
+        (evicted("by q", "a"), ["events"]),
+        (evicted("by u", "a", kind="PodGroup", name="g"), ["events"]),
+        (evicted("by u", "b"), ["told"]),
+    ],
+)
+def test_words_about_victims_are_compared(ours: Trace, found: list[str]) -> None:
+    assert differences(evicted("by u", "a"), ours, PLAIN) == found
+
+
+def test_members_of_a_gang_whose_devices_come_may_change_places() -> None:
+    gang = next(one for one in map(scenario, range(400)) if one.is_gang and not one.fails)
+    seen, ours = Trace({"a": "n", "b": "m"}), Trace({"a": "m", "b": "n"})
+    assert differences(seen, ours, gang) == []
+    assert differences(seen, replace(ours, nodes={"a": "m", "b": "m"}), gang) == ["nodes"]
+    told = {("g", "PodGroupScheduled", "True", "Scheduled", "")}
+    assert differences(seen, replace(ours, told=told), gang) == ["told"]
+
+
+def test_scenarios_have_all_that_may_disturb_them() -> None:
+    drawn = [scenario(seed) for seed in range(200)]
+    acts = {(act.verb, one["kind"]) for each in drawn for act in each.acts for one in act.objects}
+    assert {("force", "Pod"), ("delete", "ResourceClaim"), ("delete", "Node"), ("create", "Pod")} < acts
+    assert {each.volumes for each in drawn} == {"", *VOLUMES}
+    assert {len(each.units) for each in drawn if each.evicts} > {2, 3}
 
 
 def test_gang_differs_only_where_half_of_it_is_bound_or_none_of_it() -> None:

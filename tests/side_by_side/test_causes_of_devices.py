@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from cause_objects import cause, nodes, of_group, pod, stored, waits
 from decided_situations import Situation
-from decision_verdicts import Devices, Outcome, Placement
+from decision_verdicts import Devices, Outcome, Placement, devices_of
 from engine_outcomes import ALPHA_GATES, decisions, outcome_of
 from known_causes import cause_of
-from manifests import Obj, claim, device, device_class, exactly, slice_of
+from manifests import DRIVER, Obj, claim, device, device_class, exactly, expression, slice_of
 
 # -- counters ----------------------------------------------------------------------------------------------------------
 
@@ -55,16 +55,25 @@ def of_devices(priority: int, **more: object) -> tuple[Situation, Obj]:
     return Situation(stored(*nodes(1), kind, offered, own, held, running, waiting), [waiting], None), waiting
 
 
-@pytest.mark.parametrize(("claims", "found"), [("cc", "shared"), ("cd", "")])
-def test_binding_fails_where_a_member_has_allocated_a_shared_claim_elsewhere(claims: str, found: str) -> None:
+@pytest.mark.parametrize(("claims", "where", "found"), [("cc", "n0", "shared"), ("cc", "n2", ""), ("cd", "n0", "")])
+def test_binding_fails_where_a_member_has_allocated_a_shared_claim_elsewhere(
+    claims: str, where: str, found: str
+) -> None:
+    """There is a device on each of two nodes, and none on the third."""
     group, members = of_group(2, 2)
     for member, used in zip(members, claims, strict=True):
         member["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": used}]
     made = [one for used in "cd" for one in claim(used) if isinstance(one, dict)]
-    case = Situation(stored(*nodes(2), *made, group, *members), members, group)
+    offered = [slice_of(node, [device("d0")], nodeName=node)[0] for node in ("n0", "n1")]
+    kinds = [one for one in (*device_class(), *offered) if isinstance(one, dict)]
+    case = Situation(stored(*nodes(3), *kinds, *made, group, *members), members, group)
     lost = 'running PreBind plugin "DynamicResources": claim d/c got allocated elsewhere in the meantime'
-    seen = Outcome({"m0": Placement("n0"), "m1": Placement("", lost)})
-    assert cause_of(["bound"], seen, [], case, lambda _: [Outcome({})]) == found
+    seen = Outcome({"m0": Placement(where), "m1": Placement("", lost)})
+
+    def decide(some: Situation) -> list[Outcome]:
+        return [outcome_of(one) for one in decisions(some.objects, some.pods, some.group, ties=4)]
+
+    assert (cause_of(["bound"], seen, [], case, decide) == "shared") is bool(found)
 
 
 @pytest.mark.parametrize(
@@ -129,17 +138,24 @@ def test_device_like_one_before_the_last_is_not_told_of(named: str, found: str) 
     assert cause_of(["message"], seen, decide(case), case, decide) == found
 
 
+def held_devices(*names: str) -> Devices:
+    """What a claim holds of the devices of the node `n0`."""
+    where = {"matchFields": [expression("metadata.name", "In", "n0")]}
+    results = [{"request": "r", "driver": DRIVER, "pool": "n0-a", "device": name} for name in names]
+    return devices_of({"nodeSelector": {"nodeSelectorTerms": [where]}, "devices": {"results": results}})
+
+
 @pytest.mark.parametrize(("sizes", "found"), [((1, 2, 1), "distinct"), ((1, 1, 1, 2), "")])
 def test_device_like_one_before_the_last_is_allocated(sizes: tuple[int, ...], found: str) -> None:
     case, decide = of_distinct(sizes, "ExactCount")
-    held: Devices = [("r", "n0-a", name, "", "null") for name in ("d0", "d1", "d2")]
-    seen = Outcome({"p": Placement("n0")}, devices={"own": held if found else held[:2]})
+    held = held_devices("d0", "d1", "d2")
+    seen = Outcome({"p": Placement("n0")}, devices={"own": held if found else held_devices("d0", "d1")})
     assert cause_of(["bound", "node"], seen, decide(case), case, decide) == found
 
 
 def test_device_like_the_last_one_is_passed_over() -> None:
     case, decide = of_distinct((1, 2, 2, 1), "ExactCount")
-    held: Devices = [("r", "n0-a", name, "", "null") for name in ("d0", "d1", "d3")]
+    held = held_devices("d0", "d1", "d3")
     seen = Outcome({"p": Placement("n0")}, devices={"own": held})
     assert cause_of(["bound", "node"], seen, decide(case), case, decide) == "distinct"
 

@@ -148,7 +148,12 @@ def test_pods_of_other_nodes_are_evicted_where_no_single_node_can_be_freed(where
         one["metadata"]["labels"]["zone"] = "z"
     both[1]["spec"]["unschedulable"] = True
     case = Situation(stored(*both, pod("r1", where, labels={"app": "a"}), waiting), [waiting], None)
-    assert cause(waits(waiting, message="x"), case) == found
+    refused = (
+        "1 node(s) didn't match pod anti-affinity rules, 1 node(s) were unschedulable. no new claims to deallocate"
+    )
+    seen = waits(waiting, message=f"0/2 nodes are available: {refused}, preemption: 0/2 nodes are available: a.")
+    assert cause(seen, case) == found
+    assert cause(waits(waiting, message="0/2 nodes are available: 2 Insufficient cpu."), case) == ""
 
 
 @pytest.mark.parametrize(("node", "found"), [("n0", "waits"), ("n1", "")])
@@ -283,6 +288,7 @@ def test_message_about_a_group_that_is_bounded_is_about_any_domain(refused: str,
 def test_nobody_is_evicted_for_a_group_that_is_bounded_to_a_domain(limitation: str, found: str) -> None:
     group, members = of_group(1, 1, schedulingConstraints={"topology": [{"key": "kubernetes.io/hostname"}]})
     case = Situation(stored(*nodes(1), pod("r1", "n0"), group, *members), members, group)
-    assert cause(waits(*members, message=SEEN_NOBODY + limitation), case) == found
-    evicts = replace(waits(*members, message=SEEN_NOBODY + limitation), victims=("x",))
-    assert cause(evicts, case) == ""
+    message = SEEN_NOBODY.replace(": a.", ": 1 Insufficient cpu.") + limitation
+    assert cause(waits(*members, message=message), case) == found
+    assert cause(replace(waits(*members, message=message), victims=("x",)), case) == ""
+    assert cause(waits(*members, message=SEEN_NOBODY + limitation), case) == ""

@@ -388,7 +388,8 @@ class SchedulingCycle:
             self.publisher.waits(key)
 
     def _rejected(self, pod: Obj, reason: str, message: str) -> None:
-        kept = keeps_nomination(self._state.cluster.snapshot(), PodInfo.of(pod))
+        preempts = self.decider.options([pod]).profile.preemption
+        kept = keeps_nomination(self._state.cluster.snapshot(), PodInfo.of(pod), preempts=preempts)
         self.status.rejected(pod, reason, message, NominationChange(keep=kept))
 
     def _report_group(self, key: GroupKey, status: str, reason: str, message: str) -> None:

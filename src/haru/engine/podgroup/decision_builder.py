@@ -11,7 +11,7 @@ from itertools import chain, repeat
 from operator import attrgetter, contains, is_not
 
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
-from haru.engine.podgroup.gang_pre_enqueue import GROUP_UNSCHEDULABLE, WAITING
+from haru.engine.podgroup.gang_pre_enqueue import FITS_ALONE, GROUP_UNSCHEDULABLE, WAITING
 from haru.engine.podgroup.placed import Placed
 from haru.engine.podgroup.schedule_one import Unschedulable
 from haru.engine.state.decision import (
@@ -51,7 +51,7 @@ class DecisionBuilder:
         quorum = Reason("Quorum", WAITING, {"needed": needed, "fit": fit})
         members = tuple(
             [
-                MemberDecision(o.pod.key, "unschedulable", None, (), (), (quorum,), WAITING, (GANG_PLUGIN,))
+                MemberDecision(o.pod.key, "unschedulable", None, (), (), (quorum,), FITS_ALONE, (GANG_PLUGIN,))
                 if isinstance(o, Placed)
                 else _unplaced(o)
                 for o in outcomes
@@ -86,7 +86,7 @@ class DecisionBuilder:
         if len(first) != len(self.pods):
             return self.gated(reason)
         members = tuple(
-            MemberDecision(o.pod.key, "unschedulable", None, (), (), (reason,), WAITING, (GANG_PLUGIN,))
+            MemberDecision(o.pod.key, "unschedulable", None, (), (), (reason,), FITS_ALONE, (GANG_PLUGIN,))
             if isinstance(o, Placed)
             else MemberDecision(
                 o.pod.key, "unschedulable", None, (), (), (reason, *o.reasons), o.message, (GANG_PLUGIN, *o.plugins)

@@ -16,6 +16,8 @@ GATED = "Scheduling is blocked due to non-empty scheduling gates"
 TOO_FEW = "waiting for minCount pods from a gang to appear in scheduling queue"
 WAITING = "waiting for minCount pods from a gang to be scheduled"
 GROUP_UNSCHEDULABLE = "pod group is unschedulable"
+FITS_ALONE = f"{GROUP_UNSCHEDULABLE}, {WAITING}, one or more plugins asked to wait and no plugin rejected pod"
+"""Of a member that has a place, in a gang that has too few."""
 GANGS_OFF = "gang scheduling is off in this scheduler"
 
 

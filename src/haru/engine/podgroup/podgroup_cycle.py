@@ -29,7 +29,7 @@ from haru.engine.podgroup.schedule_one import PodPlacer, Unschedulable
 from haru.engine.preemption.eligibility import DELAYED, may_evict_from, protection_ends
 from haru.engine.preemption.feasibility_oracle import Preemptor, node_sets
 from haru.engine.preemption.nominated_placements import conflicting_reservation, reserved_now, with_nominated_pods
-from haru.engine.preemption.pod_preemption import preempt_for_pod, with_claims_message
+from haru.engine.preemption.pod_preemption import preempt_for_pod, with_claims_message, with_member_messages
 from haru.engine.preemption.podgroup_preemption import preempt_for_group
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import values_of
@@ -70,6 +70,8 @@ def _decide_with_trial_share_ids(
     with_nominated = with_nominated_pods(snapshot, members, groups=groups, now=options.now)
     info = PodGroupInfo.of(with_nominated, members, group, options)
     decision = _decide(with_nominated, info)
+    if key is not None:
+        decision = with_member_messages(with_nominated, decision, info)
     if decision.status == "scheduled" and "VolumeBinding" in options.profile.filters:
         decision = with_volumes(snapshot, decision, members)
     may_preempt = options.preemption.preempt_for_groups if key else options.preemption.preempt_for_pods

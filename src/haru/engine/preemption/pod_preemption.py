@@ -18,7 +18,7 @@ from zlib import crc32
 from haru.engine.framework.interfaces import FilterFailure, counted_message, weighed
 from haru.engine.plugins.dynamicresources.extended_resources import backed_resources
 from haru.engine.plugins.dynamicresources.prefilter import PLUGIN, device_demand_of
-from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message
+from haru.engine.podgroup.decision_builder import GANG_PLUGIN, DecisionBuilder, with_message
 from haru.engine.podgroup.placed import Placed
 from haru.engine.podgroup.podgroup_info import PodGroupInfo
 from haru.engine.podgroup.schedule_one import PodPlacer
@@ -38,14 +38,17 @@ from haru.engine.preemption.podgroup_preemption import (
     waits_for_pending_evictions,
 )
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.decision import Decision, Reason
+from haru.engine.state.decision import Decision, MemberDecision, Reason
 from haru.engine.state.overlay import Overlay
+from haru.engine.state.pod_info import PodInfo
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 TERMINATING = "not eligible due to a terminating pod on the nominated node."
 NO_CLAIMS = "no new claims to deallocate"
 STILL_NOT = "still not schedulable"
+BY_GROUP = "not eligible due to workload aware preemption enabled"
+"""Of each member; its group may evict."""
 _ENOUGH_PERCENT = 10
 _ENOUGH = 100
 """Limits on the number of candidate nodes, absolute and in percent of all (KEP-268's defaults)."""
@@ -262,16 +265,41 @@ def _unanswered(snapshot: Snapshot, refused: Decision, preemptor: Preemptor, rea
 
 
 def _with_preemption_message(snapshot: Snapshot, refused: Decision, preemptor: Preemptor, summary: str) -> Decision:
-    return with_message(refused, f"{_of_claims(snapshot, preemptor.info)}, preemption: {summary}")
+    words = _of_claims(snapshot, preemptor.info, preemptor.info.members[0])
+    return with_message(refused, f"{words}, preemption: {summary}")
 
 
 def with_claims_message(snapshot: Snapshot, refused: Decision, info: PodGroupInfo) -> Decision:
     """Append what DynamicResources says of a pod that no preemption is tried for: its profile has none."""
-    return with_message(refused, _of_claims(snapshot, info))
+    return with_message(refused, _of_claims(snapshot, info, info.members[0]))
 
 
-def _of_claims(snapshot: Snapshot, info: PodGroupInfo) -> str:
-    pod, options = info.members[0], info.options
+def with_member_messages(snapshot: Snapshot, decision: Decision, info: PodGroupInfo) -> Decision:
+    """Append to what refuses members of a group what 1.36 says of each: of its claims, and that it evicts nobody."""
+    refused = {member.pod: member for member in decision.members if _is_refused_by_nodes(member)}
+    if not refused:
+        return decision
+    by_group = f", preemption: {BY_GROUP}" if info.options.preemption.preempt_for_groups else ""
+    words = dict[str, str]()
+    for pod in info.members:
+        member = refused.get(pod.key)
+        if member is not None and member.message not in words:
+            words[member.message] = f"{_of_claims(snapshot, info, pod)}{by_group}"
+    members = (
+        replace(member, message=f"{member.message} {words[member.message]}") if member.pod in refused else member
+        for member in decision.members
+    )
+    return replace(decision, members=tuple(members))
+
+
+def _is_refused_by_nodes(member: MemberDecision) -> bool:
+    """Tell whether filters refused a member, or would without evictions; otherwise its group alone does."""
+    is_asked = member.status in ("unschedulable", "nominated") and member.message.endswith(".")
+    return is_asked and member.plugins != (GANG_PLUGIN,)
+
+
+def _of_claims(snapshot: Snapshot, info: PodGroupInfo, pod: PodInfo) -> str:
+    options = info.options
     has_claims = bool(pod.claims or (options.gates.extended_resources and backed_resources(snapshot, pod)))
     if has_claims:
         # Of claims for which no node is asked 1.36 knows nothing here.

@@ -157,7 +157,8 @@ class VolumeBinder:
                 raise BindingError(f'binding volumes: ClaimRef got reset for pv "{binding.volume}"')
             return is_fully_bound(claim)
         if annotations_of(claim).get(SELECTED_NODE) != name_of(node) and not is_fully_bound(claim):
-            raise BindingError(f'binding volumes: provisioning failed for PVC "{binding.claim_name}"')
+            what = "provisioning failed" if annotations_of(claim) else "selectedNode annotation reset"
+            raise BindingError(f'binding volumes: {what} for PVC "{binding.claim_name}"')
         name = (claim.get("spec") or {}).get("volumeName")
         if name:
             volume = self._objects.get(VOLUMES, name)
