@@ -374,7 +374,7 @@ async def test_log_of_simulated_pod_is_empty(api: Caller) -> None:
 
 
 async def test_log_of_simulated_pod_has_what_its_commands_print(api: Caller) -> None:
-    script = "echo first; sleep 60; echo second; sleep 60; exit 1"
+    script = "echo first; sleep 60; echo second; sleep 60; printf third; exit 1"
     await api.create(PODS, pod("a", containers=[{"name": "main", "image": "i", "command": ["sh", "-c", script]}]))
     path = f"{PODS}/a/log"
 
@@ -392,11 +392,11 @@ async def test_log_of_simulated_pod_has_what_its_commands_print(api: Caller) -> 
     killed = {"terminated": {"exitCode": 137, "startedAt": began, "finishedAt": between}}
     whole = {"terminated": {"exitCode": 1, "startedAt": began, "finishedAt": ended}}
     await status(**counts, state=whole, lastState=killed)
-    assert (await api("GET", path)).body == b"first\nsecond\n"
+    assert (await api("GET", path)).body == b"first\nsecond\nthird"
     assert (await api("GET", f"{path}?previous=true")).body == b"first\n"
-    assert (await api("GET", f"{path}?tailLines=1&timestamps=true")).body == b"2020-01-01T00:01:00.000000000Z second\n"
-    assert (await api("GET", f"{path}?sinceTime={between}")).body == b"second\n"
-    assert (await api("GET", f"{path}?limitBytes=3")).body == b"fir"
+    assert (await api("GET", f"{path}?tailLines=1&timestamps=true")).body == b"2020-01-01T00:02:00.000000000Z third"
+    assert (await api("GET", f"{path}?sinceTime={between}")).body == b"second\nthird"
+    assert (await api("GET", f"{path}?limitBytes=6")).body == b"first\n"
     assert (await api("GET", f"{path}?tailLines=no")).status == 400
     wrong = await api("GET", f"{path}?tailLines=-1&limitBytes=0")
     assert [cause["field"] for cause in wrong.json["details"]["causes"]] == ["tailLines", "limitBytes"]

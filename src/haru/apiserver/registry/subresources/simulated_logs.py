@@ -41,6 +41,12 @@ class ContainerRun:
         lines = lines if most is None else lines[max(0, len(lines) - most) :]
         return [(self.began + timedelta(seconds=at), as_printed(text, self.began)) for at, text in lines]
 
+    def ends_line(self, now: datetime) -> bool:
+        """Whether a line break follows the last line until now; what is not ended is told with its end."""
+        ends_after, until = self.script.ends_after, now if self.ended is None else min(now, self.ended)
+        is_over = ends_after is not None and (until - self.began).total_seconds() >= ends_after
+        return self.script.ends_line or not is_over
+
     def seconds_to_next(self, now: datetime) -> float | None:
         """How long it is until the next line; None if there is none."""
         passed = (now - self.began).total_seconds()
@@ -83,7 +89,10 @@ def simulated_log(
     """The lines as `kubectl logs` gets them without `-f`. Raises StatusError."""
     run = container_run(pod, container, sources, previous=option("previous") in ("true", "1"))
     text = LogText(option, now)
-    return text.first(run.printed(now, most=text.tail)) if run is not None else b""
+    if run is None:
+        return b""
+    shown = text.first(run.printed(now, most=text.tail))
+    return shown if run.ends_line(now) or text.is_full else shown.removesuffix(b"\n")
 
 
 def container_run(
