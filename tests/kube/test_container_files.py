@@ -10,6 +10,7 @@ import pytest
 
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.fields import ConfigError
+from haru.kube.pod_environment.volume_files import asks_for_tokens
 from haru.kube.simulated_containers.commands import run_in_container
 from haru.kube.simulated_containers.container_scripts import RUNS_ON, Script, script_of, termination_message
 from haru.kube.simulated_containers.files import PodSources, volume_problem
@@ -460,3 +461,20 @@ def test_agnhost_tells_the_resolver() -> None:
     of = pod(dnsPolicy="None", dnsConfig={"nameservers": ["1.1.1.1"], "searches": ["a.local", "b.local"]})
     what = container(image=AGNHOST)
     assert ran(of, what, "/agnhost dns-suffix; /agnhost dns-server-list") == (["a.local,b.local", "1.1.1.1"], 0)
+
+
+@pytest.mark.parametrize(
+    ("more", "command", "expected"),
+    [
+        ({}, "", False),
+        ({}, "cat /tokens/a", True),
+        ({"command": ["sleep", "1"]}, "", False),
+        ({"command": ["cat", "/tokens/a"]}, "", True),
+        ({"command": ["sh", "-c", "cat $WHERE"], "env": [{"name": "WHERE", "value": "/tokens/a"}]}, "", True),
+        ({"livenessProbe": {"exec": {"command": ["test", "-f", "/tokens/a"]}}}, "", True),
+    ],
+)
+def test_tokens_are_asked_for_only_where_a_container_names_their_place(more: Obj, command: str, expected: bool) -> None:
+    volume = {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "a"}}]}}
+    of = pod(volume, containers=[container(volumeMounts=mounted("t", "/tokens"), **more)])
+    assert asks_for_tokens(of, *([command] if command else [])) is expected

@@ -32,6 +32,8 @@ Files = dict[str, File]
 Token = Callable[[Mapping[str, Any]], str]
 """The token for a `serviceAccountToken` projection, which is there already."""
 DEFAULT_TOKEN_SECONDS: Final = 3600
+_SPEAKING: Final = frozenset({"command", "args", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"})
+"""Where a container says what is run in it."""
 OBJECT_SOURCES: Final = ("configMap", "secret", "downwardAPI", "projected")
 
 
@@ -80,11 +82,14 @@ def token_key(request: Mapping[str, Any]) -> str:
 def asks_for_tokens(pod: Obj, *more: str) -> bool:
     """Whether the containers of a pod, or one of these texts, name a place where a token is mounted."""
     spec = pod.get("spec") or {}
+    speaking = [one for one in containers_of(spec) if more or not _SPEAKING.isdisjoint(one)]
+    if not speaking:
+        return False
     names = {volume["name"] for volume in spec.get("volumes") or () if token_requests({"spec": {"volumes": [volume]}})}
-    for container in containers_of(spec) if names else ():
-        texts = (*more, *(str(value) for key, value in container.items() if key != "volumeMounts"))
+    for container in speaking:
+        text = str((more, [value for key, value in container.items() if key in _SPEAKING or key == "env"]))
         mounts = container.get("volumeMounts") or ()
-        if any(one["mountPath"] in text for one in mounts if one["name"] in names for text in texts):
+        if any(one["mountPath"] in text for one in mounts if one["name"] in names):
             return True
     return False
 
