@@ -19,7 +19,12 @@ Obj = dict[str, Any]
 Work = Callable[[], Awaitable[object]]
 NAMESPACES = "/api/v1/namespaces"
 QUOTA = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "100000", "requests.cpu": "100000"}}}
+SERVICES = f"{NAMESPACES}/default/services"
 ASKED = {"requests": {"cpu": "1"}}
+
+
+def service(name: str) -> Obj:
+    return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}
 
 
 class GrownApi:
@@ -39,6 +44,7 @@ class GrownApi:
             await self.namespace(f"space-{number}")
             await self.call.create(f"{NAMESPACES}/space-{number}/configmaps", config_map("own"))
             await self.call.create(MAPS, config_map(f"map-{number}", {"app": f"a{number}"}))
+            await self.call.create(SERVICES, service(f"service-{number}"))
             await self.pod(f"pod-{number}", nodeName=f"node-{number}")
 
     async def namespace(self, name: str) -> None:
@@ -90,12 +96,22 @@ async def list_a_namespace(api: GrownApi) -> Work:
     return api.sends("GET", f"{NAMESPACES}/space-1/configmaps")
 
 
+async def list_by_name(api: GrownApi) -> Work:
+    return api.sends("GET", f"{PODS}?fieldSelector=metadata.name%3Dpod-1")
+
+
 async def open_a_watch(api: GrownApi) -> Work:
     return lambda: api.watch(f"{MAPS}?watch=1&resourceVersion={api.store.revision}")
 
 
 async def create(api: GrownApi) -> Work:
     return api.sends("POST", MAPS, config_map("created"), 201)
+
+
+async def update_a_service(api: GrownApi) -> Work:
+    return api.sends(
+        "PATCH", f"{SERVICES}/service-1", {"spec": {"ports": [{"port": 81}]}}, type="application/merge-patch+json"
+    )
 
 
 async def create_with_quota(api: GrownApi) -> Work:
@@ -158,6 +174,19 @@ async def event_with_watchers_of_other_namespaces(api: GrownApi) -> Work:
     return work
 
 
+async def event_with_watchers_of_other_names(api: GrownApi) -> Work:
+    for number in range(api.size):
+        selector = f"fieldSelector=metadata.name%3Dmap-{number}"
+        await api.watch(f"{MAPS}?watch=1&resourceVersion={api.store.revision}&{selector}")
+    await _settle()
+
+    async def work() -> None:
+        await api.sends("POST", MAPS, config_map("yet-more"), 201)()
+        await _settle()
+
+    return work
+
+
 async def _settle() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
@@ -165,10 +194,14 @@ async def _settle() -> None:
 
 CASES: dict[str, tuple[Case, ...]] = {
     "get": (get,),
-    "list": (list_a_page, list_a_namespace),
-    "watch": (open_a_watch, event_with_watchers_of_other_namespaces),
+    "list": (list_a_page, list_a_namespace, list_by_name),
+    "watch": (
+        open_a_watch,
+        event_with_watchers_of_other_namespaces,
+        event_with_watchers_of_other_names,
+    ),
     "create": (create, create_with_quota, create_a_namespace, bind, evict),
-    "update": (update,),
+    "update": (update, update_a_service),
     "patch": (patch, patch_status),
     "delete": (delete, delete_with_quota, delete_a_namespace),
     "deletecollection": (delete_all_of_a_namespace,),

@@ -1,4 +1,4 @@
-"""A change wakes the watchers of its namespace, and nobody who watches misses one."""
+"""A change wakes the watchers of its namespace and of its key, and nobody who watches misses one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Follower:
 def test_every_watcher_hears_of_all_changes_below_its_prefix(seed: int, followers: int) -> None:
     async def play() -> None:
         random, store = Random(seed), MemoryStore(clock=asyncio.get_running_loop().time)
-        prefixes = ["pods/", *(f"pods/{space}/" for space in SPACES)]
+        prefixes = ["pods/", *(f"pods/{space}/" for space in SPACES), *(f"pods/{space}/1" for space in SPACES)]
         found = {
             prefix: [Follower(store.watch(prefix, 0), random.choice((0.0, 0.01, 0.2))) for _ in range(followers)]
             for prefix in prefixes
@@ -64,18 +64,24 @@ def test_every_watcher_hears_of_all_changes_below_its_prefix(seed: int, follower
     run(play())
 
 
-def test_watcher_of_a_quiet_namespace_is_neither_woken_by_others_nor_cut_off() -> None:
+@pytest.mark.parametrize(
+    ("quiet_place", "busy"),
+    [("pods/quiet/", "pods/busy/"), ("pods/quiet/one", "pods/quiet/two"), ("pods/one", "pods/")],
+)
+def test_watcher_of_a_quiet_namespace_or_key_is_neither_woken_by_others_nor_cut_off(
+    quiet_place: str, busy: str
+) -> None:
     async def play() -> None:
         store = MemoryStore(clock=asyncio.get_running_loop().time)
-        quiet = Follower(store.watch("pods/quiet/", 0))
+        quiet = Follower(store.watch(quiet_place, 0))
         task = asyncio.create_task(quiet.run())
         for number in range(30_000):
-            await store.transact(Put(f"pods/busy/{number % 10}", b"x"))
+            await store.transact(Put(f"{busy}{number % 10}", b"x"))
             if not number % 50:
                 await asyncio.sleep(0)
         with pytest.raises(Compacted):
-            store.watch("pods/quiet/", 1)
-        await store.transact(Put("pods/quiet/one", b"x"))
+            store.watch(quiet_place, 1)
+        await store.transact(Put(f"{quiet_place.removesuffix('one')}one", b"x"))
         await asyncio.sleep(1.0)
         assert quiet.seen == [store.revision] and quiet.turns < 30_000 / 200
         quiet.watch.close()

@@ -99,13 +99,13 @@ class Bucket:
         self.cut = 0  # events that are no longer in the log: position = cut + index
         self.compacted = compacted
         self.waiting: dict[str, dict[asyncio.Future[None], None]] = {}
-        """Who waits, by the namespace that they watch (empty: all), in the order in which they came."""
+        """Who waits, by the namespace or the key that they watch (empty: all), in the order in which they came."""
         self.watchers = 0
         self.tallies: list[Tally] = []
         self._below: dict[str, tuple[int, int, list[Event]]] = {}
         self._rousing: deque[asyncio.Future[None]] = deque()
         self._touched: dict[str, None] | None = {}
-        """The namespaces with changes of which their watchers have not been told; None stands for all."""
+        """The namespaces and keys with changes of which their watchers have not been told; None stands for all."""
         self._whole: dict[str, list[Record]] = {}  # by prefix: what was read whole since the last change
         self._woken = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -140,6 +140,8 @@ class Bucket:
             self.remove(event.key)
         self.log.append(event)
         self.touch(namespace_of(event.key))
+        if event.key in self.waiting:
+            self.touch(event.key)
         self._count()
         if not len(self.log) % 256:
             # All go on to here, so that nobody is where the log has been cut for want of changes that concern him.
@@ -150,18 +152,18 @@ class Bucket:
         for tally in self.tallies:
             tally.count += 1
 
-    def touch(self, namespace: str) -> None:
-        """Note that the watchers of a namespace are to be woken."""
+    def touch(self, place: str) -> None:
+        """Note that the watchers of a namespace, or of a key, are to be woken."""
         if self._touched is not None:
-            self._touched[namespace] = None
+            self._touched[place] = None
 
-    def stop_waiting(self, namespace: str, future: asyncio.Future[None]) -> None:
+    def stop_waiting(self, place: str, future: asyncio.Future[None]) -> None:
         """Forget one who waits, if it does."""
-        alike = self.waiting.get(namespace)
+        alike = self.waiting.get(place)
         if alike is not None:
             alike.pop(future, None)
             if not alike:
-                del self.waiting[namespace]
+                del self.waiting[place]
 
     def wake(self) -> None:
         """Tell the waiting watchers whom it concerns that the log has grown, now or after the pause."""
@@ -188,8 +190,8 @@ class Bucket:
         if self.watchers > FEW_WATCHERS:
             self._woken = asyncio.get_running_loop().time()
         is_rousing = bool(self._rousing)
-        for namespace in list(self.waiting) if self._touched is None else ("", *self._touched):
-            self._rousing.extend(self.waiting.pop(namespace, ()))
+        for place in list(self.waiting) if self._touched is None else ("", *self._touched):
+            self._rousing.extend(self.waiting.pop(place, ()))
         self._touched = {}
         if not is_rousing:
             self._rouse()
@@ -288,7 +290,7 @@ class Bucket:
 
 
 class LogWatch:
-    """A position in a bucket's log."""
+    """A position in a bucket's log. What ends with no slash is a whole key: other changes do not wake its watcher."""
 
     __slots__ = (
         "_bucket",
@@ -297,8 +299,8 @@ class LogWatch:
         "_due",
         "_filter",
         "_future",
-        "_namespace",
         "_on_close",
+        "_place",
         "_position",
         "_revision",
         "_timer",
@@ -311,7 +313,7 @@ class LogWatch:
             raise Compacted(since, bucket.compacted)
         self._bucket = bucket
         self._filter = "" if prefix.index("/") == len(prefix) - 1 else prefix
-        self._namespace = namespace_of(self._filter)
+        self._place = namespace_of(self._filter) if prefix.endswith("/") else prefix
         self._position = bucket.cut + bisect_right(bucket.log, since, key=lambda e: e.revision)
         self._current = current
         self._revision = since
@@ -362,17 +364,17 @@ class LogWatch:
         if self._is_behind():
             if not bucket.is_pausing():
                 return
-            bucket.touch(self._namespace)
+            bucket.touch(self._place)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._future = future
-        bucket.waiting.setdefault(self._namespace, {})[future] = None
+        bucket.waiting.setdefault(self._place, {})[future] = None
         self._set_timer(loop, loop.time() + timeout)
         try:
             await future
         finally:
             self._future = None
-            bucket.stop_waiting(self._namespace, future)
+            bucket.stop_waiting(self._place, future)
 
     def _is_behind(self) -> bool:
         """Whether there is something to hand out; what concerns others only is passed over."""

@@ -243,7 +243,7 @@ class Store(Protocol):
         """Return when everything is visible that was acknowledged, by any server, before the call."""
 
     def watch(self, prefix: str, since: int) -> Watch:
-        """Follow a prefix from the first change after `since`. Raises `Compacted`."""
+        """Follow a prefix, or a whole key, from the first change after `since`. Raises `Compacted`."""
 
     def tally(self, prefixes: Iterable[str]) -> Tally:
         """What a follower of all these prefixes looks at first; other keys of the same resources count as well."""

@@ -286,18 +286,18 @@ _NOTHING: Obj = {}
 class Selection:
     """A label and a field selector together, applied to records in their stored form.
 
-    `named`: it selects by the whole name. `reads_version`: fields of a custom resource, which are read in the version
-    of the request.
+    `name`: the one that it selects, if it does. `reads_version`: fields of a custom resource, which are read in the
+    version of the request.
     """
 
-    __slots__ = ("_kind", "_labels", "_requirements", "everything", "named", "reads_version")
+    __slots__ = ("_kind", "_labels", "_requirements", "everything", "name", "reads_version")
 
     def __init__(self, kind: Kind, labels: LabelSelector | None, fields: FieldSelector | None) -> None:
         self._kind = kind
         self._labels = labels
         requirements = fields.requirements if fields is not None else ()
         self._requirements = [(_stored_path(path), op, wanted) for path, op, wanted in requirements]
-        self.named = fields is not None and bool(fields.exact("metadata.name"))
+        self.name = (fields.exact("metadata.name") if fields is not None else None) or ""
         self.everything = labels is None and not self._requirements
         self.reads_version = kind.custom is not None and any(
             not path.startswith("metadata.") for path, _, _ in requirements

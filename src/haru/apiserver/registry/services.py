@@ -99,6 +99,9 @@ async def _allocate(call: Call, service: Obj, old: Obj | None) -> None:
     problems = list(_choose_families(spec, before))
     if problems:
         raise call.invalid(service["metadata"].get("name", ""), problems)
+    wants_ports = needs_health_port(spec) or _has_node_ports(spec)
+    if not wants_ports and not _wants_address(spec, before):
+        return
     own = (service["metadata"].get("namespace"), service["metadata"].get("name"))
     others = [
         other.get("spec") or {}
@@ -106,7 +109,7 @@ async def _allocate(call: Call, service: Obj, old: Obj | None) -> None:
         if (other["metadata"].get("namespace"), other["metadata"]["name"]) != own
     ]
     problems = list(_choose_address(spec, before, others))
-    if needs_health_port(spec) or _has_node_ports(spec):
+    if wants_ports:
         problems += _choose_ports(spec, before, others)
     if problems:
         raise call.invalid(service["metadata"].get("name", ""), problems)
@@ -169,8 +172,12 @@ async def _services_in_turn(call: Call) -> list[Obj]:
     return await call.objects.peek_all("", "services")
 
 
+def _wants_address(spec: Obj, before: Obj) -> bool:
+    return not is_headless(spec) and (not spec.get("clusterIP") or spec["clusterIP"] != before.get("clusterIP"))
+
+
 def _choose_address(spec: Obj, before: Obj, others: list[Obj]) -> Iterator[FieldError]:
-    if is_headless(spec) or (spec.get("clusterIP") and spec["clusterIP"] == before.get("clusterIP")):
+    if not _wants_address(spec, before):
         return
     taken = {address for other in others for address in other.get("clusterIPs") or ()}
     if not spec.get("clusterIP"):
