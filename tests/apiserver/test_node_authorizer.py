@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from api_caller import ADMIN, KEY, PODS, Caller, Clock, config_map, make_config, pod
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
 from haru.apiserver.auth.node_graph import NodeGraph, Reference
 from haru.apiserver.config import UserInfo
@@ -19,6 +25,7 @@ SPACE = "/api/v1/namespaces/default"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+SIGNING = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
@@ -378,6 +385,69 @@ async def test_node_requests_tokens_only_for_its_pods(nodes: Caller, reference: 
     assert answer.status == (403 if refusal else 201), answer.body
     assert refusal in answer.json.get("message", "")
     assert await code(kubelet, "POST", f"{SPACE}/serviceaccounts/b-account/token", body) == 403
+
+
+TOKENS = f"{SPACE}/serviceaccounts/a-account/token"
+
+
+async def asked_token(nodes: Caller, *audiences: str, **reference: str) -> Any:
+    """The answer to node a that asks for a token bound to its pod."""
+    stored = await nodes.get(f"{PODS}/a-pod")
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": "a-pod", "uid": stored["metadata"]["uid"], **reference}
+    return await nodes.as_("node-a")("POST", TOKENS, {"spec": {"audiences": list(audiences), "boundObjectRef": bound}})
+
+
+async def test_node_gets_tokens_for_the_audiences_of_the_pods_volumes_alone(nodes: Caller) -> None:
+    refused = await asked_token(nodes, "vault")
+    assert refused.status == 403
+    why = "system:node:a is not authorized to request tokens for this audience"
+    assert refused.json["message"].endswith(f'audience "vault" not found in pod spec volume, {why}')
+    assert (await asked_token(nodes, "vault", "x")).json["message"].endswith("node may only request 0 or 1 audiences")
+    assert (await asked_token(nodes)).status == 201  # every pod has a volume with a token for the API server
+    driver = {"metadata": {"name": "d"}, "spec": {"tokenRequests": [{"audience": "vault"}]}}
+    await nodes.create("/apis/storage.k8s.io/v1/csidrivers", driver)
+    spec = {**_volume_claim()["spec"], "volumeName": "a-volume"}
+    await nodes.create(f"{SPACE}/persistentvolumeclaims", {"metadata": {"name": "a-claim"}, "spec": spec})
+    assert (await asked_token(nodes, "vault")).status == 201
+
+
+async def test_node_gets_tokens_for_other_audiences_with_a_right_to_them(nodes: Caller) -> None:
+    named, rbac = {"metadata": {"name": "audiences"}}, "/apis/rbac.authorization.k8s.io/v1"
+    rule = {"verbs": ["request-serviceaccounts-token-audience"], "apiGroups": [""], "resources": ["vault"]}
+    subjects = [{"kind": "Group", "name": "system:nodes", "apiGroup": "rbac.authorization.k8s.io"}]
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "audiences"}
+    await nodes.create(f"{rbac}/clusterroles", {**named, "rules": [rule]})
+    await nodes.create(f"{rbac}/clusterrolebindings", {**named, "roleRef": reference, "subjects": subjects})
+    assert [(await asked_token(nodes, one)).status for one in ("vault", "other")] == [201, 403]
+
+
+async def test_node_gets_no_token_for_a_pod_of_another_uid_or_none(nodes: Caller) -> None:
+    refused = await asked_token(nodes, uid="x")
+    assert (refused.status, "(x) does not match the UID in record" in refused.json["message"]) == (403, True)
+    gone = await asked_token(nodes, name="none")
+    assert (gone.status, gone.json["message"]) == (404, 'pod "none" not found')
+
+
+async def test_node_may_not_send_other_taints_with_its_status(nodes: Caller) -> None:
+    body = {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}
+    refused = await nodes.as_("node-a")("PATCH", "/api/v1/nodes/a/status", body, type="application/merge-patch+json")
+    assert (refused.status, "not allowed to modify taints" in refused.json["message"]) == (403, True)
+
+
+@pytest.mark.parametrize(("name", "code"), [("system:node:a", 201), ("system:node:b", 403), ("jane", 403)])
+async def test_node_asks_for_certificates_of_its_own_alone(nodes: Caller, name: str, code: int) -> None:
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:nodes"),
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+        ]
+    )
+    made = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    signed = made.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256()).public_bytes(Encoding.PEM)
+    signer = "kubernetes.io/kube-apiserver-client-kubelet"
+    spec = {"request": base64.b64encode(signed).decode(), "signerName": signer, "usages": ["client auth"]}
+    answer = await nodes.as_("node-a")("POST", SIGNING, {"metadata": {"name": "c"}, "spec": spec})
+    assert answer.status == code, answer.body
 
 
 async def test_node_restriction_does_not_apply_to_other_users(nodes: Caller) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from request_parts import Request, Resource
@@ -136,6 +138,31 @@ def in_version(obj: Obj, version: str) -> Obj:
     return convert(copy.deepcopy(obj), target) if target else obj
 
 
+_MAPS = ("attributes", "capacity", "counters", "nodeAllocatableResourceMappings", "consumedCapacity")
+
+
+def _collections(value: Any) -> Iterator[Any]:
+    """The lists and maps in a value that have something in them."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    if isinstance(value, list) and value:
+        yield value
+    for one in inner:
+        yield from _collections(one)
+    if isinstance(value, dict):
+        yield from (value[name] for name in _MAPS if isinstance(value.get(name), dict) and value[name])
+
+
+def _renamed(value: Any, number: int) -> Any:
+    """A copy of an item that is another one, by its name or itself."""
+    if isinstance(value, str):
+        return f"{value}{number}"
+    made = copy.deepcopy(value)
+    for name in ("name", "device", "counterSet", "key"):
+        if isinstance(made, dict) and isinstance(made.get(name), str):
+            made[name] += str(number)
+    return made
+
+
 class Devices:
     """What a seed has of these objects, drawn from dice of its own."""
 
@@ -160,6 +187,24 @@ class Devices:
         """The status of its sample, half of the time; None otherwise."""
         fitting = [one.sample.get("status") for one in self.resources if one.sample["kind"] == obj.get("kind")]
         return copy.deepcopy(fitting[0]) if fitting and self.dice.random() < 0.5 else None
+
+    def crowded(self, request: Request) -> Request:
+        """The request, seldom with a list or map of its object that has about as many members as it may have."""
+        of, body = [one.sample["kind"] for one in self.resources], request.body
+        if not isinstance(body, dict) or body.get("kind") not in of or self.dice.random() > 0.12:
+            return request
+        made = copy.deepcopy(body)
+        spec = {name: made[name] for name in ("spec", "status") if isinstance(made.get(name), dict)}
+        found = list(_collections(spec))
+        if not found:
+            return request
+        chosen, count = self.dice.choice(found), self.dice.choice([4, 5, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 257])
+        if isinstance(chosen, list):
+            chosen += [_renamed(chosen[0], number) for number in range(count - len(chosen))]
+        else:
+            first = next(iter(chosen.values()))
+            chosen |= {f"k{number}": copy.deepcopy(first) for number in range(count - len(chosen))}
+        return replace(request, body=made)
 
     def in_another_version(self, request: Request) -> Request | None:
         """The same object as another version shows it, sometimes."""

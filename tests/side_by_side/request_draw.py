@@ -12,6 +12,7 @@ from urllib.parse import quote
 from object_draw import ObjectDraw
 from request_custom import CustomKind
 from request_devices import Devices
+from request_nodes import NodeSituations
 from request_parts import (
     BODIES,
     PARTIAL,
@@ -29,7 +30,6 @@ from request_parts import (
 from request_policies import Policies
 from request_samples import ALL, Obj
 from request_scenes import Scenes
-from request_situations import Situations
 from request_users import Users
 from request_webhooks import Webhooks
 
@@ -84,7 +84,7 @@ class RequestDraw:
         self.resources += self.devices.resources
         self.webhooks = Webhooks(seed, self.namespace, self.resources)
         self.scenes = Scenes(seed, self.namespace, self.resources)
-        self.situations = Situations(seed, self.namespace)
+        self.situations = NodeSituations(seed, self.namespace)
         self.users = Users(random.Random(f"users {seed}"), seed, self.namespace, self.resources)
 
     def define(self, definition: Obj) -> None:
@@ -121,7 +121,7 @@ class RequestDraw:
         if chance < 0.08:
             return self.users.question()
         made = self._next()
-        made = self.devices.in_another_version(made) or made
+        made = self.devices.in_another_version(made) or self.devices.crowded(made)
         return made if chance < 0.85 else self.users.path() if chance < 0.87 else self.users.dressed(made)
 
     def _next(self) -> Request:

@@ -15,8 +15,8 @@ from urllib.parse import quote
 from request_parts import PARTIAL, PATCHES, PROTOBUF, TABLE, Request, mark
 
 Obj = dict[str, Any]
-_JSON = {"Content-Type": "application/json"}
-_MERGE = {"Content-Type": PATCHES["merge"]}
+JSON = {"Content-Type": "application/json"}
+MERGE = {"Content-Type": PATCHES["merge"]}
 _CBOR = "application/cbor"
 _UPGRADES = [
     {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io"},
@@ -25,12 +25,13 @@ _UPGRADES = [
         "Sec-WebSocket-Version": "13", "Sec-WebSocket-Protocol": "v5.channel.k8s.io",
     },
 ]  # fmt: skip
-_CONTAINER = {"name": "a", "image": "i"}
+CONTAINER = {"name": "a", "image": "i"}
 
 
-def _pod(name: str, metadata: Obj | None = None, **spec: Any) -> Obj:
+def pod_of(name: str, metadata: Obj | None = None, /, **spec: Any) -> Obj:
+    """A pod of one container."""
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **(metadata or {})},
-            "spec": {"containers": [_CONTAINER], **spec}}  # fmt: skip
+            "spec": {"containers": [CONTAINER], **spec}}  # fmt: skip
 
 
 class Situations:
@@ -38,26 +39,34 @@ class Situations:
 
     def __init__(self, seed: int, namespace: str) -> None:
         self.dice = random.Random(f"situations {seed}")
-        self._seed, self._namespace = seed, namespace
-        self._root = f"/api/v1/namespaces/{namespace}"
-        self._mine = f"situation-{seed}"
+        self.seed, self.namespace = seed, namespace
+        self.root = f"/api/v1/namespaces/{namespace}"
+        self.mine = f"situation-{seed}"
         """The name of what it has in no namespace."""
         self._begun: dict[Callable[..., Any], Iterator[Request]] = {}
         self._counts = defaultdict[str, int](int)
 
+    def situations(self) -> dict[Callable[[], Request], int]:
+        """What there is, and how often."""
+        return {
+            self._connection: 4, self._page: 3, self._leaving: 4, self._quota: 3, self._limited: 3, self._priority: 3,
+            self._runtime: 2, self._bound: 2, self._begin: 3, self._form: 1, self._owned: 4,
+        }  # fmt: skip
+
     def request(self) -> Request:
         """The next request of some situation."""
-        situations = (self._connection, self._page, self._leaving, self._quota, self._limited, self._priority,
-                      self._runtime, self._bound, self._begin, self._form, self._owned)  # fmt: skip
-        one = self.dice.choices(situations, (5, 4, 4, 3, 3, 3, 2, 2, 3, 2, 4))[0]
+        found = self.situations()
+        one = self.dice.choices(list(found), list(found.values()))[0]
         if one not in self._begun:
             self._begun[one] = iter(getattr(self, f"{one.__name__}_first", list)())
         return next(self._begun[one], None) or one()
 
-    def _post(self, path: str, body: Obj, query: str = "") -> Request:
-        return Request("POST", path, query, _JSON, body, f"situation {path.rpartition('/')[2]}")
+    def post(self, path: str, body: Obj, query: str = "") -> Request:
+        """The request that creates an object."""
+        return Request("POST", path, query, JSON, body, f"situation {path.rpartition('/')[2]}")
 
-    def _fresh(self, stem: str) -> str:
+    def fresh(self, stem: str) -> str:
+        """A name that was not there yet."""
         self._counts[stem] += 1
         return f"{stem}-{self._counts[stem]}"
 
@@ -66,18 +75,18 @@ class Situations:
     def _connection_first(self) -> list[Request]:
         service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "empty"}, "spec": {
             "ports": [{"name": "h", "port": 80}, {"name": "s", "port": 443}]}}  # fmt: skip
-        pods = f"{self._root}/pods"
+        pods = f"{self.root}/pods"
         return [
-            self._post(pods, _pod("waits")), self._post(pods, _pod("placed", nodeName="nowhere")),
-            self._post(f"{self._root}/services", service),
+            self.post(pods, pod_of("waits")), self.post(pods, pod_of("placed", nodeName="nowhere")),
+            self.post(f"{self.root}/services", service),
         ]  # fmt: skip
 
     def _connection(self) -> Request:
         r = self.dice
-        pod = f"{self._root}/pods/{r.choice(['waits', 'placed', 'none', 'waits:80', 'https:waits:443', 'waits:x'])}"
+        pod = f"{self.root}/pods/{r.choice(['waits', 'placed', 'none', 'waits:80', 'https:waits:443', 'waits:x'])}"
         under = r.choice(["exec", "exec", "attach", "portforward", "proxy", "proxy/", "proxy/a/b", "log"])
         service = (
-            f"{self._root}/services/{r.choice(['empty', 'empty:h', 'https:empty:s', 'empty:9', 'none', 'x:empty'])}"
+            f"{self.root}/services/{r.choice(['empty', 'empty:h', 'https:empty:s', 'empty:9', 'none', 'x:empty'])}"
         )
         path = r.choice(
             [f"{pod}/{under}"] * 4
@@ -101,24 +110,24 @@ class Situations:
         method = r.choice(["GET", "GET", "POST", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
         headers = r.choice([{}, {}, *_UPGRADES]) if method in ("GET", "POST") and "proxy" not in path else {}
         body = {} if method in ("PUT", "PATCH", "POST") and not headers else None
-        return Request(method, path, query, {**headers, **(_JSON if body is not None else {})}, body,
+        return Request(method, path, query, {**headers, **(JSON if body is not None else {})}, body,
                        f"situation/{path.split('/')[-1] if 'proxy' not in path else 'proxy'}")  # fmt: skip
 
     # -- pages --------------------------------------------------------------------------------------------------------
 
     def _page_first(self) -> list[Request]:
-        maps = f"{self._root}/configmaps"
+        maps = f"{self.root}/configmaps"
         return [
-            self._post(maps, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+            self.post(maps, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
                 "name": f"page-{number}", "labels": {"page": "a"}}}) for number in range(4)
         ]  # fmt: skip
 
     def _page(self) -> Request:
         r = self.dice
-        maps, first = f"{self._root}/configmaps", f"{self._root}/configmaps/page-{r.choice([0, 2, 3])}"
+        maps, first = f"{self.root}/configmaps", f"{self.root}/configmaps/page-{r.choice([0, 2, 3])}"
         choice = r.random()
         if choice < 0.1:
-            return Request("PATCH", first, "", _MERGE, {"data": {"k": self._fresh("v")}}, "situation/page")
+            return Request("PATCH", first, "", MERGE, {"data": {"k": self.fresh("v")}}, "situation/page")
         if choice < 0.15:
             return Request("DELETE", first, "", {}, None, "situation/page")
         version = mark(r.choice(["resourceVersion", "old"]), first)
@@ -135,20 +144,20 @@ class Situations:
     # -- a namespace that is being deleted ----------------------------------------------------------------------------
 
     def _leaving_first(self) -> list[Request]:
-        r, name = self.dice, f"{self._namespace}-leaving"
+        r, name = self.dice, f"{self.namespace}-leaving"
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["x.y/z"]}}
         root = f"/api/v1/namespaces/{name}"
         options = r.choice([{}, {"propagationPolicy": "Foreground"}, {"gracePeriodSeconds": 0}])
         return [
-            self._post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
-            self._post(f"{root}/serviceaccounts", account), self._post(f"{root}/configmaps", held),
-            Request("DELETE", root, "", _JSON, options, "situation/namespace"),
+            self.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+            self.post(f"{root}/serviceaccounts", account), self.post(f"{root}/configmaps", held),
+            Request("DELETE", root, "", JSON, options, "situation/namespace"),
         ]  # fmt: skip
 
     def _leaving(self) -> Request:
         r = self.dice
-        name = r.choice([f"{self._namespace}-leaving"] * 5 + [f"{self._namespace}-none"])
+        name = r.choice([f"{self.namespace}-leaving"] * 5 + [f"{self.namespace}-none"])
         path = f"/api/v1/namespaces/{name}"
         held = f"{path}/configmaps/held"
         new: Obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}, "data": {"a": "b"}}
@@ -164,23 +173,23 @@ class Situations:
         finalized = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, "spec": {
             "finalizers": r.choice([["kubernetes"], ["kubernetes", "x.y/z"], ["x"]])}}  # fmt: skip
         return r.choice([
-            self._post(f"{path}/configmaps", new, dry), self._post(f"{path}/pods", _pod("p"), dry),
-            self._post(f"{path}/events", event), self._post(f"{path}/secrets", {"metadata": {"generateName": "g-"}}),
-            self._post(f"/apis/authorization.k8s.io/v1/namespaces/{name}/localsubjectaccessreviews", review),
-            self._post(f"/apis/coordination.k8s.io/v1/namespaces/{name}/leases", lease),
-            self._post(f"{path}/serviceaccounts/default/token", {"spec": {}}),
-            Request("PATCH", held, "", _MERGE, {"data": {"a": r.choice("bc")}}, "situation/held"),
+            self.post(f"{path}/configmaps", new, dry), self.post(f"{path}/pods", pod_of("p"), dry),
+            self.post(f"{path}/events", event), self.post(f"{path}/secrets", {"metadata": {"generateName": "g-"}}),
+            self.post(f"/apis/authorization.k8s.io/v1/namespaces/{name}/localsubjectaccessreviews", review),
+            self.post(f"/apis/coordination.k8s.io/v1/namespaces/{name}/leases", lease),
+            self.post(f"{path}/serviceaccounts/default/token", {"spec": {}}),
+            Request("PATCH", held, "", MERGE, {"data": {"a": r.choice("bc")}}, "situation/held"),
             Request("PATCH", f"{path}/configmaps/applied", "fieldManager=m", {"Content-Type": PATCHES["apply"]},
                     {**new, "metadata": {"name": "applied"}}, "situation/held"),
-            Request("PUT", f"{path}/configmaps/new", "", _JSON, new, "situation/held"),
+            Request("PUT", f"{path}/configmaps/new", "", JSON, new, "situation/held"),
             Request("DELETE", held, "", {}, None, "situation/held"),
             Request("DELETE", path, "", {}, None, "situation/namespace"),
             Request("GET", path, "", r.choice([{}, {"Accept": TABLE}]), None, "situation/namespace"),
-            Request("PUT", f"{path}/finalize", dry, _JSON, finalized, "situation/namespace"),
-            Request("PATCH", path, "", _MERGE, r.choice([
+            Request("PUT", f"{path}/finalize", dry, JSON, finalized, "situation/namespace"),
+            Request("PATCH", path, "", MERGE, r.choice([
                 {"metadata": {"labels": {"a": "b"}}}, {"spec": {"finalizers": []}}, {"status": {"phase": "Active"}},
                 {"metadata": {"finalizers": ["x.y/z"]}}]), "situation/namespace"),
-            Request("PATCH", f"{path}/status", "", _MERGE, {"status": status}, "situation/namespace"),
+            Request("PATCH", f"{path}/status", "", MERGE, {"status": status}, "situation/namespace"),
         ])  # fmt: skip
 
     # -- what a namespace may have ------------------------------------------------------------------------------------
@@ -192,10 +201,10 @@ class Situations:
 
     def _sized(self, stem: str) -> Request:
         r = self.dice
-        container: Obj = {**_CONTAINER, "resources": self._resources()}
+        container: Obj = {**CONTAINER, "resources": self._resources()}
         spec: Obj = {"containers": [container, {**container, "name": "b"}][: r.choice([1, 1, 2])]}
         if r.random() < 0.3:
-            init = {**_CONTAINER, "name": "i", "resources": self._resources()}
+            init = {**CONTAINER, "name": "i", "resources": self._resources()}
             spec["initContainers"] = [init | r.choice([{}, {"restartPolicy": "Always"}])]
         spec |= r.choice(
             [
@@ -207,11 +216,11 @@ class Situations:
                 {"overhead": {"cpu": "1"}},
             ]
         )
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": self._fresh(stem)}, "spec": spec}
-        return self._post(f"{self._root}/pods", body, r.choice(["", "", "dryRun=All"]))
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": self.fresh(stem)}, "spec": spec}
+        return self.post(f"{self.root}/pods", body, r.choice(["", "", "dryRun=All"]))
 
     def _quota_first(self) -> list[Request]:
-        r, path = self.dice, f"{self._root}/resourcequotas"
+        r, path = self.dice, f"{self.root}/resourcequotas"
         hard = {"pods": r.choice("012"), "requests.cpu": r.choice(["1", "500m"]), "configmaps": "6"}
         hard = dict(r.sample(sorted(hard.items()), r.choice([1, 2, 3])))
         hard |= r.choice([{}, {"limits.memory": "1Gi"}, {"count/pods": "1"}, {"count/leases.coordination.k8s.io": "1"}])
@@ -228,17 +237,17 @@ class Situations:
         status = {"hard": spec["hard"], "used": dict.fromkeys(spec["hard"], "0")}
         body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "situation"}, "spec": spec}
         return [
-            self._post(path, body),
-            Request("PATCH", f"{path}/situation/status", "", _MERGE, {"status": status}, "resourcequotas"),
+            self.post(path, body),
+            Request("PATCH", f"{path}/situation/status", "", MERGE, {"status": status}, "resourcequotas"),
         ]
 
     def _quota(self) -> Request:
         r = self.dice
-        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self._fresh("l")}}
-        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": self._fresh("quota")}}
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": self.fresh("l")}}
+        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": self.fresh("quota")}}
         return r.choice([
-            self._sized("quota"), self._sized("quota"), self._post(f"{self._root}/configmaps", made),
-            self._post(f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases", {**lease, "spec": {}}),
+            self._sized("quota"), self._sized("quota"), self.post(f"{self.root}/configmaps", made),
+            self.post(f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases", {**lease, "spec": {}}),
         ])  # fmt: skip
 
     def _limited_first(self) -> list[Request]:
@@ -256,15 +265,15 @@ class Situations:
                 limit["maxLimitRequestRatio"] = {name: "2"}
             found.append(limit)
         body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "situation"}, "spec": {"limits": found}}
-        return [self._post(f"{self._root}/limitranges", body)]
+        return [self.post(f"{self.root}/limitranges", body)]
 
     def _limited(self) -> Request:
         r = self.dice
-        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": self._fresh("limited")},
+        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": self.fresh("limited")},
                  "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {
                      "storage": r.choice(["1Mi", "1Gi", "9Gi"])}}}}  # fmt: skip
         if r.random() < 0.3:
-            return self._post(f"{self._root}/persistentvolumeclaims", claim)
+            return self.post(f"{self.root}/persistentvolumeclaims", claim)
         return self._sized("limited")
 
     # -- classes ------------------------------------------------------------------------------------------------------
@@ -274,16 +283,16 @@ class Situations:
         made: Obj = {
             "apiVersion": "scheduling.k8s.io/v1",
             "kind": "PriorityClass",
-            "metadata": {"name": self._mine},
+            "metadata": {"name": self.mine},
             "value": r.choice([0, 5, -5, 1000000000, 1000000001]),
             "globalDefault": r.random() < 0.3,
         }
         made |= r.choice([{}, {"preemptionPolicy": r.choice(["Never", "PreemptLowerPriority", "x"])}])
-        return [self._post("/apis/scheduling.k8s.io/v1/priorityclasses", made)]
+        return [self.post("/apis/scheduling.k8s.io/v1/priorityclasses", made)]
 
     def _priority(self) -> Request:
         r = self.dice
-        names = [self._mine, self._mine, "none", "system-cluster-critical", "system-node-critical", ""]
+        names = [self.mine, self.mine, "none", "system-cluster-critical", "system-node-critical", ""]
         spec: Obj = {"priorityClassName": r.choice(names)} if r.random() < 0.85 else {}
         spec |= r.choice(
             [
@@ -293,25 +302,25 @@ class Situations:
                 {"preemptionPolicy": r.choice(["Never", "PreemptLowerPriority"])},
             ]
         )
-        template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [_CONTAINER], **spec}}
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [CONTAINER], **spec}}
         group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {
-            "name": self._fresh("group")}, "spec": {"schedulingPolicy": {"basic": {}}, **{
+            "name": self.fresh("group")}, "spec": {"schedulingPolicy": {"basic": {}}, **{
                 name: value for name, value in spec.items() if name != "preemptionPolicy"}}}  # fmt: skip
-        made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": self._fresh("d")}, "spec": {
+        made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": self.fresh("d")}, "spec": {
             "selector": {"matchLabels": {"a": "b"}}, "template": template}}  # fmt: skip
-        path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{self._mine}"
+        path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{self.mine}"
         return r.choice([
-            self._post(f"{self._root}/pods", _pod(self._fresh("important"), **spec)),
-            self._post(f"{self._root}/pods", _pod(self._fresh("important"), **spec)),
-            self._post(f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{self._namespace}/podgroups", group),
-            self._post(f"/apis/apps/v1/namespaces/{self._namespace}/deployments", made),
-            Request("PATCH", path, "", _MERGE, r.choice([
+            self.post(f"{self.root}/pods", pod_of(self.fresh("important"), **spec)),
+            self.post(f"{self.root}/pods", pod_of(self.fresh("important"), **spec)),
+            self.post(f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{self.namespace}/podgroups", group),
+            self.post(f"/apis/apps/v1/namespaces/{self.namespace}/deployments", made),
+            Request("PATCH", path, "", MERGE, r.choice([
                 {"value": 7}, {"globalDefault": True}, {"description": "d"}, {"preemptionPolicy": "Never"}]),
                 "situation/class"),
         ])  # fmt: skip
 
     def _runtime_first(self) -> list[Request]:
-        made: Obj = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": self._mine},
+        made: Obj = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": self.mine},
                      "handler": "h"}  # fmt: skip
         made |= self.dice.choice(
             [
@@ -325,11 +334,11 @@ class Situations:
                 },
             ]
         )
-        return [self._post("/apis/node.k8s.io/v1/runtimeclasses", made)]
+        return [self.post("/apis/node.k8s.io/v1/runtimeclasses", made)]
 
     def _runtime(self) -> Request:
         r = self.dice
-        spec: Obj = {"runtimeClassName": r.choice([self._mine, self._mine, self._mine, "none", ""])}
+        spec: Obj = {"runtimeClassName": r.choice([self.mine, self.mine, self.mine, "none", ""])}
         spec |= r.choice(
             [
                 {},
@@ -340,7 +349,7 @@ class Situations:
                 {"tolerations": [{"key": "k", "operator": "Exists"}]},
             ]
         )
-        return self._post(f"{self._root}/pods", _pod(self._fresh("run"), **spec))
+        return self.post(f"{self.root}/pods", pod_of(self.fresh("run"), **spec))
 
     # -- bindings -----------------------------------------------------------------------------------------------------
 
@@ -348,9 +357,9 @@ class Situations:
         r = self.dice
         if r.random() < 0.35 or not self._counts["bind"]:
             spec = r.choice([{}, {}, {"schedulingGates": [{"name": "x.y/z"}]}, {"nodeName": "n1"}])
-            return self._post(f"{self._root}/pods", _pod(self._fresh("bind"), **spec))
+            return self.post(f"{self.root}/pods", pod_of(self.fresh("bind"), **spec))
         name = f"bind-{r.randint(1, self._counts['bind'])}"
-        pod = f"{self._root}/pods/{name}"
+        pod = f"{self.root}/pods/{name}"
         metadata: Obj = {"name": name} | r.choice([
             {}, {}, {"labels": {"l": "m"}}, {"annotations": {"k": "v"}}, {"uid": mark("uid", pod)}, {"name": "other"},
             {"uid": "x"}, {"namespace": "other"}, {"resourceVersion": mark("old", pod)}])  # fmt: skip
@@ -363,8 +372,8 @@ class Situations:
             ]
         )
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-        path = r.choice([f"{pod}/binding", f"{self._root}/bindings"])
-        headers = {**_JSON, **r.choice([{}, {}, {"Accept": PROTOBUF}, {"Accept": PARTIAL}])}
+        path = r.choice([f"{pod}/binding", f"{self.root}/bindings"])
+        headers = {**JSON, **r.choice([{}, {}, {"Accept": PROTOBUF}, {"Accept": PARTIAL}])}
         return Request("POST", path, r.choice(["", "", "dryRun=All"]), headers, body, "situation/binding")
 
     # -- watches and forms --------------------------------------------------------------------------------------------
@@ -374,7 +383,7 @@ class Situations:
         r = self.dice
         plural = r.choice(["configmaps", "pods", "secrets"])
         if r.random() < 0.25:
-            path = f"/api/v1/watch/namespaces/{self._namespace}/{plural}{r.choice(['', '/page-0', '/none'])}"
+            path = f"/api/v1/watch/namespaces/{self.namespace}/{plural}{r.choice(['', '/page-0', '/none'])}"
             return Request("GET", path, "timeoutSeconds=1", {}, None, "situation/watch")
         query = ["watch=1", "timeoutSeconds=1", f"allowWatchBookmarks={r.choice(['true', 'true', '1', 'false', ''])}"]
         query += ["sendInitialEvents=true", "resourceVersionMatch=NotOlderThan"] if r.random() < 0.8 else []
@@ -383,11 +392,12 @@ class Situations:
         )
         accept = r.choice(["", "", TABLE, PARTIAL])
         headers = {"Accept": accept} if accept else {}
-        return Request("GET", f"{self._root}/{plural}", "&".join(filter(None, query)), headers, None, "situation/watch")
+        return Request("GET", f"{self.root}/{plural}", "&".join(filter(None, query)), headers, None, "situation/watch")
 
     def _form(self) -> Request:
         r = self.dice
-        path, body = f"{self._root}/configmaps", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "form"}}
+        path = f"{self.root}/configmaps"
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "form"}}
         accept = r.choice(
             [
                 _CBOR,
@@ -412,7 +422,7 @@ class Situations:
     def _owned(self) -> Request:
         """Three managers apply parts of one Deployment, its status and its scale, or update them."""
         r = self.dice
-        path = f"/apis/apps/v1/namespaces/{self._namespace}/deployments/owned"
+        path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/owned"
         who = r.choice(["m1", "m2", "m3"])
         metadata: Obj = {"name": "owned"}
         if r.random() < 0.5:

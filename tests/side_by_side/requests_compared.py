@@ -61,7 +61,7 @@ _FLAGS = [
     "--runtime-config=api/all=true",
 ]
 _OF_KUBE = ["--disable-admission-plugins=StorageObjectInUseProtection", "--service-cluster-ip-range=10.96.0.0/16"]
-_OF_KUBE += ["--authorization-mode=Node"]
+_OF_KUBE += ["--authorization-mode=Node", "--enable-admission-plugins=NodeRestriction"]
 """What Haru leaves out where no controllers run, its network of Services, and that it knows nodes (beside RBAC)."""
 _OF_HARU = ["--no-explain-api", "--no-metrics-api", "--service-account-issuer=https://kubernetes.default.svc"]
 _USER = {"Impersonate-User": "jane", "Impersonate-Group": "system:masters", "User-Agent": "compared/1.0"}

@@ -17,9 +17,9 @@ from object_draw import ObjectDraw
 from request_answers import Answer, Versions, differences, plain, unequal
 from request_devices import FULL, in_version
 from request_draw import RequestDraw
+from request_nodes import NodeSituations
 from request_parts import PATCHES, Request, Resource, chosen, json_patch, mark, merge_patch
 from request_samples import ALL, Obj
-from request_situations import Situations
 from request_verdicts import known_cause
 from request_webhooks import ANSWERS, RAW, HookServer, Webhooks
 from requests_compared import Side, main
@@ -224,10 +224,10 @@ def test_requests_in_somebodys_name_are_drawn_with_his_roles() -> None:
 
 
 def test_situations_begin_with_their_objects_and_are_the_same_again() -> None:
-    drawn, again = ([draw.request() for _ in range(600)] for draw in (Situations(5, "n5"), Situations(5, "n5")))
+    drawn, again = ([draw.request() for _ in range(600)] for draw in (NodeSituations(5, "n5"), NodeSituations(5, "n5")))
     assert drawn == again
     told = {one.resource.partition("/")[2] for one in drawn if one.resource.startswith("situation/")}
-    assert told >= {"exec", "proxy", "page", "namespace", "held", "class", "binding", "watch", "form", "owned"}
+    assert told >= {"exec", "proxy", "page", "namespace", "held", "class", "binding", "watch", "form", "owned", "node"}
     first = next(one for one in drawn if one.path == "/api/v1/namespaces/n5/resourcequotas")
     assert drawn[drawn.index(first) + 1 :].count(first) == 0
 

@@ -7,16 +7,24 @@ Source: admission plugin NodeRestriction, as behaviour; its words as in 1.36.
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from haru.apiserver.auth.node_authorizer import LEASES, node_of
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from haru.apiserver.auth.authorization import Authorizer
+from haru.apiserver.auth.node_authorizer import LEASES, Attributes, node_of
 from haru.apiserver.auth.node_graph import MIRROR, pod_links
 from haru.apiserver.request.call import Call
-from haru.kube.errors import StatusError, forbidden_error
+from haru.kube.errors import StatusError, forbidden_error, not_found_error
 from haru.kube.meta import Obj
 from haru.kube.node_labels import KUBELET_LABELS, KUBELET_PREFIXES
 
+_AUDIENCE = "request-serviceaccounts-token-audience"
+_KUBELET_SIGNERS = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")
 _RESTRICTED = "node-restriction.kubernetes.io"
 
 
@@ -37,13 +45,19 @@ async def check_create(call: Call, obj: Obj) -> None:
                 listed = ", ".join(forbidden)
                 raise _refusal(call, f'node "{node}" is not allowed to set the following labels: {listed}', name)
         case "leases.coordination.k8s.io":
-            if call.namespace != LEASES or name != node:
+            if call.namespace != LEASES:
+                raise _refusal(call, f'can only access leases in the "{LEASES}" system namespace', name)
+            if name != node:
                 raise _refusal(call, "can only access node lease with the same name as the requesting node", name)
         case "csinodes.storage.k8s.io":
             if name != node:
                 raise _refusal(call, "can only access CSINode with the same name as the requesting node", name)
         case "resourceslices.resource.k8s.io":
-            _check_slice(call, obj, node)
+            if (obj.get("spec") or {}).get("nodeName") != node:
+                why = "can only create ResourceSlice with the same NodeName as the requesting node"
+                raise _refusal(call, why, name)
+        case "certificatesigningrequests.certificates.k8s.io":
+            _check_signing_request(call, obj, node)
 
 
 async def check_update(call: Call, new: Obj, old: Obj) -> None:
@@ -60,42 +74,87 @@ async def check_update(call: Call, new: Obj, old: Obj) -> None:
             if _without_sizes(new) != _without_sizes(old):
                 why = f'node "{node}" is not allowed to update fields other than status.capacity and status.conditions'
                 raise _refusal(call, why)
-        case "resourceslices.resource.k8s.io":
-            _check_slice(call, new, node)
 
 
 async def check_delete(call: Call) -> None:
     """On deletion: of pods, only of those that are bound to the node."""
     node = node_of(call.request.user)
     if node is not None and call.resource.kind.group_resource == "pods":
-        await check_pod(call, "delete pods")
+        await _check_own_pod(call, node, f'node "{node}" can only delete pods', call.not_found())
 
 
-async def check_pod(call: Call, what: str) -> None:
-    """The pod that a call names must be bound to the node that calls; `what` is done to it."""
+async def check_eviction(call: Call) -> None:
+    """On an eviction: of a pod that is bound to the node."""
     node = node_of(call.request.user)
-    if node is None:
-        return
+    if node is not None:
+        await _check_own_pod(call, node, f"node {node} can only evict pods", not_found_error("", "pod", call.name))
+
+
+async def _check_own_pod(call: Call, node: str, what: str, missing: StatusError) -> None:
     pod = await call.objects.read("", "pods", call.namespace, call.name)
     if pod is None:
-        raise call.not_found()
+        raise missing
     if (pod.get("spec") or {}).get("nodeName") != node:
-        raise _refusal(call, f'node "{node}" can only {what} with spec.nodeName set to itself')
+        raise _refusal(call, f"{what} with spec.nodeName set to itself")
 
 
-async def check_token(call: Call, reference: Mapping[str, Any] | None) -> None:
-    """On a request for a token: it must be bound to a pod of the node, by name and uid."""
+async def check_token(authorizer: Authorizer, call: Call, asked: Mapping[str, Any]) -> None:
+    """On a request for a token: it must be bound to a pod of the node, by name and uid, and be for whom the pod says.
+
+    For other audiences the node needs a right of its own (KEP 4412).
+    """
     node = node_of(call.request.user)
     if node is None:
         return
-    given = reference or {}
+    given = asked.get("boundObjectRef") or {}
     if given.get("kind") != "Pod" or given.get("apiVersion") != "v1" or not given.get("name"):
         raise _refusal(call, "node requested token not bound to a pod")
     if not given.get("uid"):
         raise _refusal(call, "node requested token with a pod binding without a uid")
     pod = await call.objects.read("", "pods", call.namespace, given["name"])
-    if pod is not None and (pod.get("spec") or {}).get("nodeName") != node:
+    if pod is None:
+        raise not_found_error("", "pod", given["name"])
+    if pod["metadata"]["uid"] != given["uid"]:
+        why = f"the UID in the bound object reference ({given['uid']}) does not match the UID in record"
+        raise _refusal(call, f"{why}. The object might have been deleted and then recreated")
+    if (pod.get("spec") or {}).get("nodeName") != node:
         raise _refusal(call, "node requested token bound to a pod scheduled on a different node")
+    audiences = asked.get("audiences") or [""]
+    if len(audiences) > 1:
+        raise _refusal(call, "node may only request 0 or 1 audiences")
+    await _check_audience(authorizer, call, pod, audiences[0])
+
+
+async def _check_audience(authorizer: Authorizer, call: Call, pod: Obj, audience: str) -> None:
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        sources = (volume.get("projected") or {}).get("sources") or ()
+        tokens = [one["serviceAccountToken"] for one in sources if one.get("serviceAccountToken")]
+        if any((token.get("audience") or "") == audience for token in tokens):
+            return
+        driver = await _driver_of(call, pod, volume)
+        found = await call.objects.peek("storage.k8s.io", "csidrivers", "", driver) if driver else None
+        asked = ((found or {}).get("spec") or {}).get("tokenRequests") or ()
+        if any((token.get("audience") or "") == audience for token in asked):
+            return
+    user = call.request.user
+    right = Attributes(_AUDIENCE, "", audience, "", call.namespace, call.name)
+    await authorizer.prepare(user, right)
+    if not authorizer.decide(user, right):
+        why = f"{user.name} is not authorized to request tokens for this audience"
+        raise _refusal(call, f'audience "{audience}" not found in pod spec volume, {why}')
+
+
+async def _driver_of(call: Call, pod: Obj, volume: Obj) -> str:
+    """The CSI driver of a pod's volume; empty for a volume without one, or whose claim or volume is not there."""
+    if volume.get("csi"):
+        return str(volume["csi"].get("driver") or "")
+    name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+    if volume.get("ephemeral"):
+        name = f"{pod['metadata']['name']}-{volume['name']}"
+    claim = await call.objects.peek("", "persistentvolumeclaims", call.namespace, name) if name else None
+    bound = ((claim or {}).get("spec") or {}).get("volumeName")
+    found = await call.objects.peek("", "persistentvolumes", "", bound) if bound else None
+    return str((((found or {}).get("spec") or {}).get("csi") or {}).get("driver") or "")
 
 
 # --- kinds
@@ -110,7 +169,10 @@ async def _check_mirror_pod(call: Call, pod: Obj, node: str) -> None:
     if spec.get("nodeName") != node:
         raise _refusal(call, f'node "{node}" can only create pods with spec.nodeName set to itself', name)
     owners = metadata.get("ownerReferences") or []
-    if len(owners) != 1 or (owners[0].get("apiVersion"), owners[0].get("kind"), owners[0].get("name")) != (
+    if len(owners) > 1:
+        why = f'node "{node}" can only create pods with a single owner reference set to itself'
+        raise _refusal(call, why, name)
+    if not owners or (owners[0].get("apiVersion"), owners[0].get("kind"), owners[0].get("name")) != (
         "v1",
         "Node",
         node,
@@ -122,8 +184,10 @@ async def _check_mirror_pod(call: Call, pod: Obj, node: str) -> None:
     if owners[0].get("blockOwnerDeletion"):
         raise _refusal(call, f'node "{node}" must not set blockOwnerDeletion on an owner reference', name)
     own = await call.objects.peek("", "nodes", "", node)
-    if own is None or own["metadata"]["uid"] != owners[0].get("uid"):
-        raise _refusal(call, f"node {node} UID mismatch: the owner reference names another one", name)
+    if own is None:
+        raise not_found_error("", "node", node)
+    if (uid := own["metadata"]["uid"]) != owners[0].get("uid"):
+        raise _refusal(call, f"node {node} UID mismatch: expected {owners[0].get('uid')} got {uid}", name)
     # Read as if it were no mirror pod: then everything that it refers to is seen.
     plain = {**pod, "metadata": {**metadata, "annotations": {}}}
     referred = sorted({reference.resource for reference in pod_links(plain)[1]} - {"pods", "serviceaccounts"})
@@ -162,10 +226,17 @@ def _check_node(call: Call, new: Obj, old: Obj, node: str) -> None:
         raise _refusal(call, f"is not allowed to modify labels: {', '.join(forbidden)}")
 
 
-def _check_slice(call: Call, part: Obj, node: str) -> None:
-    if (part.get("spec") or {}).get("nodeName") != node:
-        why = "can only create or update a ResourceSlice with the same NodeName as the requesting node"
-        raise _refusal(call, why, part["metadata"].get("name") or "")
+def _check_signing_request(call: Call, request: Obj, node: str) -> None:
+    """A certificate for kubelets is for the node that asks for it (KEP 4601)."""
+    name, spec = request["metadata"].get("name") or "", request.get("spec") or {}
+    if spec.get("signerName") not in _KUBELET_SIGNERS:
+        return
+    try:
+        asked = x509.load_pem_x509_csr(base64.b64decode(spec.get("request") or ""))
+    except (ValueError, binascii.Error) as error:
+        raise _refusal(call, f"unable to parse csr: {error}", name) from None
+    if [str(one.value) for one in asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)] != [f"system:node:{node}"]:
+        raise _refusal(call, f"can only create a node CSR with CN=system:node:{node}", name)
 
 
 def _forbidden_labels(new: Mapping[str, str], old: Mapping[str, str]) -> list[str]:

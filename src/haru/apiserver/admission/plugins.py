@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from haru.apiserver.admission import (
     accounts,
@@ -190,11 +191,15 @@ class Admission:
         for plugin in self._validate_update.get(_key(call), ()):
             await plugin(call, new, old)
 
-    async def admit_status(self, call: Call, new: Obj, old: Obj) -> None:
-        """Refuse an update of the status."""
-        await node_restriction.check_update(call, new, old)
+    async def admit_status(self, call: Call, new: Obj, old: Obj, given: Obj) -> None:
+        """Refuse an update of the status; nodes may not even send (`given`) what is left as it was."""
+        await node_restriction.check_update(call, given, old)
         for plugin in self._admit_status.get(_key(call), ()):
             await plugin(call, new, old)
+
+    async def admit_token(self, call: Call, asked: Mapping[str, Any]) -> None:
+        """Refuse a request for a token."""
+        await node_restriction.check_token(self._authorizer, call, asked)
 
     async def validate_subresource(self, call: Call, new: Obj, old: Obj) -> None:
         """Refuse an update through another subresource than the status."""

@@ -162,8 +162,9 @@ class NodeAuthorizer:
         if asked.verb in ("list", "watch", "deletecollection"):
             if asked.selected_node == node:
                 return None
-            return "can only list/watch/deletecollection resourceslices with a spec.nodeName field selector"
-        return "only get, watch, list, create, update, patch, delete, deletecollection are allowed for a ResourceSlice"
+            return "can only list/watch/deletecollection resourceslices with nodeName field selector"
+        allowed = "get, watch, list, create, update, patch, delete, deletecollection"
+        return f"only the following verbs are allowed for a ResourceSlice: {allowed}"
 
     def _pod(self, node: str, asked: Attributes) -> str | None:
         match asked.subresource, asked.verb:
@@ -199,5 +200,5 @@ def _own_object(node: str, asked: Attributes, what: str) -> str | None:
         return f'can only access leases in the "{LEASES}" system namespace'
     # Who is created is not known yet here; admission looks at the name.
     if asked.verb != "create" and asked.name != node:
-        return f"can only access {what} with the same name as the requesting node"
+        return f"can only access {what.removeprefix('a ')} with the same name as the requesting node"
     return None

@@ -319,7 +319,7 @@ async def _prepared(call: Call, complete: Obj, live: Obj) -> Obj:
     kind, objects = call.resource.kind, call.objects
     if call.subresource == "status":
         new = prepare_for_status_update(complete, live, kind, objects.gates, call.now)
-        await call.admission.admit_status(call, new, live)
+        await call.admission.admit_status(call, new, live, complete)
         errors = call.taken_findings() + validate_status_update(new, live, kind, objects.gates)
         if kind.custom is not None:
             errors = with_rule_errors(errors, kind, new, live)

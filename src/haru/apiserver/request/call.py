@@ -88,8 +88,11 @@ class BuiltInAdmission(Protocol):
     async def validate_update(self, call: Call, new: Obj, old: Obj) -> None:
         """Validate an update of the main resource that is complete."""
 
-    async def admit_status(self, call: Call, new: Obj, old: Obj) -> None:
-        """Admit an update of the status."""
+    async def admit_status(self, call: Call, new: Obj, old: Obj, given: Obj) -> None:
+        """Admit an update of the status; `given` is the new object with what a status does not set."""
+
+    async def admit_token(self, call: Call, asked: Mapping[str, Any]) -> None:
+        """Admit the spec of a TokenRequest, as it was sent."""
 
     async def validate_subresource(self, call: Call, new: Obj, old: Obj) -> None:
         """Validate an update through another subresource that is complete."""

@@ -53,10 +53,10 @@ async def evict(call: Call) -> Response:
         raise invalid_error("policy", "Eviction", call.name, [invalid(member, True, why)])
     options = checked_options(asked)
     call.dry_run = call.dry_run or bool(asked.get("dryRun"))
+    await node_restriction.check_eviction(call)
     if call.chain is not None:
         await call.chain.about_subresource(call, eviction)
         call.chain = None  # what follows is the eviction's own doing
-    await node_restriction.check_pod(call, "evict pods")
     pod = await call.objects.read("", "pods", call.namespace, call.name)
     if pod is None:
         raise call.not_found()

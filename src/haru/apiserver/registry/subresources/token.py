@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from haru.apiserver.admission import node_restriction
 from haru.apiserver.auth.tokens.claims import Reference
 from haru.apiserver.auth.tokens.issuer import AccountTokens
 from haru.apiserver.auth.tokens.sources import SignerError
@@ -44,10 +43,11 @@ async def issue_token(tokens: AccountTokens, call: Call) -> Response:
     read_write_options(call)
     request = await bodies.read_object(call.request, _KIND)
     _check_names(call, request.get("metadata") or {})
+    spec = request.setdefault("spec", {})
+    await call.admission.admit_token(call, spec)
     account = await call.objects.read("", "serviceaccounts", call.namespace, call.name)
     if account is None:
         raise call.not_found()
-    spec = request.setdefault("spec", {})
     filled_in = {} if spec.get("audiences") else {"audiences": list(tokens.audiences)}
     spec.update(filled_in)
     spec.setdefault("expirationSeconds", DEFAULT_SECONDS)
@@ -62,7 +62,6 @@ async def issue_token(tokens: AccountTokens, call: Call) -> Response:
     _check_uid(call, account, metadata.get("uid") or "")
     audiences = spec.get("audiences") or list(tokens.audiences)
     seconds = _seconds(call, spec.get("expirationSeconds"), tokens.max_seconds)
-    await node_restriction.check_token(call, spec.get("boundObjectRef"))
     bound = await _bound(call, spec.get("boundObjectRef"))
     try:
         issued = await tokens.issue(account, audiences, seconds, bound)
