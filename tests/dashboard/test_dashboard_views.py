@@ -280,6 +280,25 @@ def test_pods_of_a_group_are_one_queue_entry_with_their_condition() -> None:
     assert waiting_work(snapshot, Filter(namespace="elsewhere")) == ()
 
 
+def test_work_whose_pods_are_not_made_waits_too() -> None:
+    early, template = "2026-03-01T10:00:00Z", {"metadata": {}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}
+    meta = {"name": "web-1", "namespace": "default", "uid": "r", "creationTimestamp": early}
+    spec: Obj = {"replicas": 3, "template": template}
+    replicas: Obj = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {**meta, "ownerReferences": [owner]}}
+    job: Obj = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {**meta, "name": "night", "uid": "j"}}
+    job["spec"] = {"parallelism": 2, "completions": 2, "suspend": True, "template": template}
+    runs = pod("web-1-x", node="a")
+    runs["metadata"]["ownerReferences"] = [{**owner, "kind": "ReplicaSet", "name": "web-1", "uid": "r"}]
+    snapshot = SchedulerCache.of([ready("a"), {**replicas, "spec": spec}, job, runs]).snapshot()
+    found = waiting_work(snapshot)
+    assert [(each.workload.name, each.pods) for each in found] == [("deployment/web", 2), ("job/night", 2)]
+    about = subject(snapshot, found[0].workload, ())
+    assert about is not None and (about[0], about[1]["metadata"]["name"]) == ("replicaset", "web-1")
+    enough = SchedulerCache.of([ready("a"), {**replicas, "spec": {**spec, "replicas": 1}}, runs]).snapshot()
+    assert waiting_work(enough) == ()
+
+
 # -- a workload's page
 
 

@@ -36,7 +36,7 @@ class Changing:
         if self.there and self.random.random() < 0.15:
             self.cache.remove(self.there.pop(self.random.choice(sorted(self.there))))
             return
-        obj = self.random.choice((self.node, self.slice, self.pod, self.pod, self.claim, self.claim))()
+        obj = self.random.choice((self.node, self.slice, self.pod, self.pod, self.claim, self.claim, self.job))()
         self.there[obj["kind"], obj["metadata"]["name"]] = obj
         self.cache.apply(obj)
 
@@ -76,6 +76,13 @@ class Changing:
         made["status"]["phase"] = self.some("Pending", "Running", "Succeeded")
         made["spec"]["containers"][0]["resources"]["requests"]["example.com/plugin"] = self.some("0", "1")
         return made
+
+    def job(self) -> Obj:
+        name = self.some("a", "b")
+        template = {"metadata": {}, "spec": {"containers": [{"name": "main", "image": "x"}], "restartPolicy": "Never"}}
+        spec = {"parallelism": self.some(0, 1, 2), "suspend": self.some(True, False), "template": template}
+        metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
     def claim(self) -> Obj:
         made = claim(self.some(*CLAIMS))

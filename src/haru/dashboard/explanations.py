@@ -16,11 +16,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TypeVar
-from weakref import ref
 
 from haru.cluster_view import ClusterView
 from haru.dashboard.views.queue import KnownPods, ShownExplanation, WaitingWorkload, pods_of, subject
-from haru.dashboard.views.story import Story, story
+from haru.dashboard.views.story import Story, signs_of, story
 from haru.dashboard.views.workloads import Workload
 from haru.engine import Snapshot
 from haru.errors import NotFoundError
@@ -47,22 +46,21 @@ def now_text() -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """An explanation (None: there was nothing to explain), of which snapshot it is, when it was made, what it cost."""
+    """An explanation (None: there was nothing to explain), of which version it is, when it was made, what it cost."""
 
     explanation: Explanation | None
-    snapshot: ref[Snapshot]
-    """Only to tell which one: each of those that have passed would keep pods that are no more."""
+    version: int
     at: float
     cost: float
     at_text: str
 
-    def is_of(self, snapshot: Snapshot) -> bool:
-        """Return whether it is of this snapshot."""
-        return self.snapshot() is snapshot
+    def is_of(self, view: ClusterView) -> bool:
+        """Return whether it is of this view: events count as objects do."""
+        return self.version == view.version
 
-    def due(self, snapshot: Snapshot) -> float | None:
+    def due(self, view: ClusterView) -> float | None:
         """Return when to compute it again; None if it is current."""
-        return None if self.is_of(snapshot) else self.at + _KEPT_FACTOR * self.cost
+        return None if self.is_of(view) else self.at + _KEPT_FACTOR * self.cost
 
 
 class ExplanationCache:
@@ -82,7 +80,7 @@ class ExplanationCache:
         self._shown = shown
         self._worker = worker or ThreadPoolExecutor(1, "dashboard explanations")
         self._made: dict[Workload, _Made] = {}
-        self._wanted: tuple[Snapshot, Sequence[WaitingWorkload]] | None = None
+        self._wanted: tuple[ClusterView, Sequence[WaitingWorkload]] | None = None
         self._task: asyncio.Task[None] | None = None
         self._pods = KnownPods()
         """Only the worker's thread may use it."""
@@ -119,10 +117,10 @@ class ExplanationCache:
         return replace(found, explanation=self._redact(found.explanation, view.snapshot), here=here)
 
     async def of(
-        self, snapshot: Snapshot, queue: Sequence[WaitingWorkload], wait: float | None = None
+        self, view: ClusterView, queue: Sequence[WaitingWorkload], wait: float | None = None
     ) -> Mapping[Workload, ShownExplanation]:
         """Return the explanations for a queue that are there after a moment (default: a second)."""
-        self._wanted, self._viewed = (snapshot, queue), time.monotonic()
+        self._wanted, self._viewed = (view, queue), time.monotonic()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="dashboard explanations")
         self._waiting += 1
@@ -132,7 +130,7 @@ class ExplanationCache:
             self._waiting -= 1
         found = {each.workload: self._made.get(each.workload) for each in queue}
         return {
-            work: ShownExplanation(made.explanation, "" if made.is_of(snapshot) else made.at_text)
+            work: ShownExplanation(made.explanation, "" if made.is_of(view) else made.at_text)
             for work, made in found.items()
             if made is not None and made.explanation is not None
         }
@@ -151,10 +149,10 @@ class ExplanationCache:
                 await asyncio.sleep(min(pause, WAIT_SECONDS))
                 continue
             assert self._wanted is not None
-            snapshot, began = self._wanted[0], time.monotonic()
-            explanation = await self.run(partial(self._explained, snapshot, work))
+            view, began = self._wanted[0], time.monotonic()
+            explanation = await self.run(partial(self._explained, view, work))
             ended = time.monotonic()
-            self._made[work] = _Made(explanation, ref(snapshot), ended, ended - began, now_text())
+            self._made[work] = _Made(explanation, view.version, ended, ended - began, now_text())
             if not self._waiting:
                 self._tell()
                 await asyncio.sleep(_IDLE_FACTOR * (ended - began))
@@ -162,10 +160,12 @@ class ExplanationCache:
             self._wanted = None  # no viewer is left
             self._made.clear()
 
-    def _explained(self, snapshot: Snapshot, work: Workload) -> Explanation | None:
+    def _explained(self, view: ClusterView, work: Workload) -> Explanation | None:
+        snapshot, signs = view.snapshot, signs_of(view.events, work.namespace)
         about = subject(snapshot, work, pods_of(snapshot, work, self._pods))
         try:
-            return self._redact(explain(snapshot, *about, now=now_text()), snapshot) if about is not None else None
+            told = explain(snapshot, *about, signs, now_text()) if about is not None else None
+            return self._redact(told, snapshot) if told is not None else None
         except Exception:
             # The page then has the scheduler's words for this one, and explanations for all others.
             _log.exception("%s/%s cannot be explained", *work)
@@ -175,11 +175,11 @@ class ExplanationCache:
         """Choose what to explain next, and when: first what was never explained, in the order of the queue."""
         if self._wanted is None:
             return None
-        snapshot, queue = self._wanted
+        view, queue = self._wanted
         listed = {each.workload for each in queue}
         self._made = {work: made for work, made in self._made.items() if work in listed}
         new = next((each.workload for each in queue if each.workload not in self._made), None)
         if new is not None:
             return new, 0.0
-        dues = [(due, work) for work, made in self._made.items() if (due := made.due(snapshot)) is not None]
+        dues = [(due, work) for work, made in self._made.items() if (due := made.due(view)) is not None]
         return (min(dues)[1], min(dues)[0]) if dues else None

@@ -25,7 +25,7 @@ from haru.explain.explanation import Remedy
 from haru.explain.object_names import SubjectKind
 from haru.explain.results import Explanation
 from haru.explain.stories.waiters import Waiter, waiters
-from haru.kube.meta import Obj, controller_of, get_condition
+from haru.kube.meta import Obj, controller_of, get_condition, name_of
 
 MOST_WITH_REMEDIES = 24
 """So many different answers come with remedies, which take most of the time; those of most pods."""
@@ -130,7 +130,7 @@ def pending_row_steps(
     options = hypothetical_options()
     classes: dict[object, list[Waiter]] = {}
     by_labels = any(pod.terms for pod in snapshot.pods.values())
-    makers = list(_makers_without_pods(snapshot, choice))
+    makers = list(makers_without_pods(snapshot, choice.makers))
     incomplete: dict[str, tuple[PodInfo, ...]] = {str(maker["metadata"].get("uid")): () for _, maker, _ in makers}
     for unit in waiters(snapshot):
         owner = str((unit.pods[0].controller or {}).get("uid"))
@@ -162,8 +162,8 @@ def pods_in_trouble(snapshot: Snapshot, choice: Choice) -> tuple[str, ...]:
 def namespaces_that_wait(snapshot: Snapshot, choice: Choice) -> set[str]:
     """Return the namespaces of all that waits and is chosen."""
     units = (unit.pods[0].key.namespace for unit in waiters(snapshot) if any(map(choice.pods, unit.pods)))
-    makers = (namespaced_name(maker).partition("/")[0] for _, maker, _ in _makers_without_pods(snapshot, choice))
-    return {*units, *makers}
+    makers = makers_without_pods(snapshot, choice.makers)
+    return {*units, *(namespaced_name(maker).partition("/")[0] for _, maker, _ in makers)}
 
 
 def _class_of(snapshot: Snapshot, unit: Waiter, options: Options, *, by_labels: bool) -> object:
@@ -229,17 +229,39 @@ def _since(pods: Iterable[PodInfo]) -> str:
     return min((str(pod.obj["metadata"].get("creationTimestamp") or "") for pod in pods), default="")
 
 
-def _makers_without_pods(snapshot: Snapshot, choice: Choice) -> Iterator[tuple[str, Obj, int]]:
-    """Workloads that lack pods, because they are refused or not made yet; how many."""
-    owners = (controller_of(pod.obj) for pod in snapshot.pods.values() if not (pod.terminal or pod.deleting))
-    living = Counter(str(owner["uid"]) for owner in owners if owner is not None)
+def makers_without_pods(
+    snapshot: Snapshot,
+    chosen: Callable[[str, Obj], bool] = lambda kind, obj: True,
+    living: Mapping[str, int] | None = None,
+) -> Iterator[tuple[str, Obj, int]]:
+    """Jobs, ReplicaSets and StatefulSets that lack pods, because they are refused or not made yet; and how many.
+
+    `living` are the pods of each owner that did not end, by its uid, where that is known.
+    """
+    known = living if living is not None else Counter(map(owner_of_living, snapshot.pods.values()))
     for kind in MAKERS:
         for obj in snapshot.objects(kind).values():
             maker = {**obj, "kind": kind}
-            if choice.makers(kind, maker):
-                missing = lacking(snapshot, maker, living[str(maker["metadata"].get("uid"))])
+            if chosen(kind, maker):
+                missing = lacking(snapshot, maker, known.get(str(maker["metadata"].get("uid")), 0))
                 if missing or (kind == "Job" and _is_suspended(maker)):
                     yield kind, maker, missing
+
+
+def owner_of_living(pod: PodInfo) -> str:
+    """The uid of the controller of a pod that did not end; empty if there is none."""
+    return "" if pod.terminal or pod.deleting else str((controller_of(pod.obj) or {}).get("uid") or "")
+
+
+def made_for(kind: str, maker: Obj) -> str:
+    """What a maker of pods stands for: the Deployment of a ReplicaSet (`deployment/web`), or itself."""
+    owner = controller_of(maker)
+    return f"{kind.lower()}/{name_of(maker)}" if owner is None else f"{owner['kind'].lower()}/{owner['name']}"
+
+
+def missing_pods(maker: Obj, missing: int) -> int:
+    """How many pods wait to be made; of a suspended Job all that it would run at once."""
+    return missing or int(maker["spec"].get("parallelism") or 1)
 
 
 def _is_suspended(job: Obj) -> bool:
@@ -264,14 +286,12 @@ def _maker_row(
     told = asked.explain(snapshot, _MAKER_KINDS[kind], maker, remedies=remedies)
     if told.verdict == "Runs":  # others of its pods do: the row is about those that are not made
         told = replace(told, verdict="FitsIf" if told.reasons else "Starting")
-    namespace, _, name = namespaced_name(maker).partition("/")
-    owner = controller_of(maker)
-    what = f"{owner['kind'].lower()}/{owner['name']}" if owner is not None else f"{kind.lower()}/{name}"
+    namespace = namespaced_name(maker).partition("/")[0]
     since = str(maker["metadata"].get("creationTimestamp") or "")
     first = next(iter(told.remedies), None)
-    pods = len(members) + missing or int(maker["spec"].get("parallelism") or 1)
+    pods, paths = missing_pods(maker, len(members) + missing), tuple(pod.key.path for pod in members)
     starts = pods if first and first.confirmed else 0
-    return PendingRow(what, namespace, pods, 1, 0, tuple(pod.key.path for pod in members), since, told, starts)
+    return PendingRow(made_for(kind, maker), namespace, pods, 1, 0, paths, since, told, starts)
 
 
 _ENDS_WAITING = "AddNodeSelector"

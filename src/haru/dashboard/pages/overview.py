@@ -27,7 +27,7 @@ async def overview_page(asked: Asked) -> Answer:
     queue = await asked.compute(lambda: waiting_work(view.snapshot, chosen, services.pods))
     works = [*(work for work, _ in found.holders), *(each.workload for each in queue)]
     await asked.compute(lambda: LOOKS.show(works, time.monotonic()))
-    explanations = await services.explanations.of(view.snapshot, queue[:_MOST_EXPLAINED], _WAIT_SECONDS)
+    explanations = await services.explanations.of(view, queue[:_MOST_EXPLAINED], _WAIT_SECONDS)
     shown = await asked.compute(lambda: overview(found, queue, explanations, services.prices))
     history, why = None, "No history of usage is read here."
     try:

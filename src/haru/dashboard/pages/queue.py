@@ -17,7 +17,7 @@ async def queue(asked: Asked) -> Answer:
     view, pods = asked.view, asked.services.pods
     found = await asked.compute(lambda: waiting_work(view.snapshot, asked.chosen, pods))
     await asked.compute(lambda: LOOKS.show([each.workload for each in found], time.monotonic()))
-    explanations = await asked.services.explanations.of(view.snapshot, found)
+    explanations = await asked.services.explanations.of(view, found)
     table = await asked.compute(lambda: queue_table(found, explanations, asked.query))
     by_work = {each.workload: each for each in found}
     shown = [by_work[row[0].work] for row in table.rows[:MOST] if row[0].work is not None]

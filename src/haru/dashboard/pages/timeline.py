@@ -34,7 +34,7 @@ async def timeline(asked: Asked) -> Answer:
     held_before, happened, why = await _history(asked, *span)
     view, services = asked.view, asked.services
     queue = await asked.compute(lambda: waiting_work(view.snapshot, asked.chosen, services.pods))
-    explained = await services.explanations.of(view.snapshot, queue[:_MOST_EXPLAINED], _WAIT_SECONDS)
+    explained = await services.explanations.of(view, queue[:_MOST_EXPLAINED], _WAIT_SECONDS)
 
     def drawn() -> DeviceTimeline:
         held = held_now(view.snapshot, view.layouts)

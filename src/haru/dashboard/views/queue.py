@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from haru.dashboard.views import tables
 from haru.dashboard.views.tables import Cell, Column, Table
 from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload, workload
 from haru.engine import Snapshot
-from haru.engine.state import PodInfo, differing
+from haru.engine.state import PodInfo, differing, namespaced_name
 from haru.explain.object_names import SubjectKind
+from haru.explain.pending_rows import made_for, makers_without_pods, missing_pods, owner_of_living
 from haru.explain.results import Explanation
 from haru.kube.meta import Obj, get_condition
 
@@ -20,7 +23,10 @@ Subject = tuple[SubjectKind, Obj]
 
 @dataclass(frozen=True, slots=True)
 class WaitingWorkload:
-    """A workload with `pods` pending pods, the oldest since `since` (RFC 3339); `said` is from their conditions."""
+    """A workload with `pods` pods that are pending or not made, since `since` (RFC 3339).
+
+    `said` is from their conditions.
+    """
 
     workload: Workload
     pods: int
@@ -44,6 +50,8 @@ class KnownPods:
         self._pods: Mapping[str, PodInfo] = {}
         self._of: dict[tuple[str, Workload | str], dict[str, PodInfo]] = {}
         self._waiting: dict[Workload, WaitingWorkload] = {}
+        self.living = Counter[str]()
+        """How many pods of each controller did not end, by its uid."""
 
     def at(self, snapshot: Snapshot) -> Self:
         """Go on to a snapshot; only the pods that differ are looked at."""
@@ -54,6 +62,7 @@ class KnownPods:
                 if pod is None:
                     continue
                 touched.add(workload(pod))
+                self._count(pod, 1 if is_new else -1)
                 for key in _keys(pod):
                     self._note(key, path, pod if is_new else None)
         self._pods = now
@@ -63,6 +72,12 @@ class KnownPods:
             else:
                 self._waiting.pop(work, None)
         return self
+
+    def _count(self, pod: PodInfo, by: int) -> None:
+        if owner := owner_of_living(pod):
+            self.living[owner] += by
+            if not self.living[owner]:
+                del self.living[owner]
 
     def _note(self, key: tuple[str, Workload | str], path: str, pod: PodInfo | None) -> None:
         known = self._of.setdefault(key, {})
@@ -94,9 +109,15 @@ def _keys(pod: PodInfo) -> Iterator[tuple[str, Workload | str]]:
 def waiting_work(
     snapshot: Snapshot, chosen: Filter = EVERYTHING, known: KnownPods | None = None
 ) -> tuple[WaitingWorkload, ...]:
-    """List pending work in the order of scheduling: by priority, then by age."""
-    found = (each for each in (known or KnownPods()).at(snapshot).waiting() if chosen.takes(each.workload))
-    return tuple(sorted(found, key=lambda w: (-w.priority, w.since, w.workload)))
+    """List pending work in the order of scheduling: by priority, then by age; also work whose pods are not made."""
+    index = (known or KnownPods()).at(snapshot)
+    found = {each.workload: each for each in index.waiting() if chosen.takes(each.workload)}
+    for kind, maker, missing in makers_without_pods(snapshot, living=index.living):
+        work = Workload(namespaced_name(maker).partition("/")[0], made_for(kind, maker))
+        if work not in found and chosen.takes(work):
+            since = str(maker["metadata"].get("creationTimestamp") or "")
+            found[work] = WaitingWorkload(work, missing_pods(maker, missing), since, 0, "")
+    return tuple(sorted(found.values(), key=lambda w: (-w.priority, w.since, w.workload)))
 
 
 def is_waiting(pod: PodInfo) -> bool:
@@ -136,7 +157,15 @@ def subject(snapshot: Snapshot, work: Workload, pods: Sequence[PodInfo]) -> Subj
     if own is not None:
         return kind, own  # type: ignore[return-value]
     first = min(pods, key=lambda pod: (not is_waiting(pod), pod.key), default=None)
+    if first is None or not is_waiting(first):
+        living = Counter(map(owner_of_living, pods))
+        for maker_kind, maker, _ in makers_without_pods(snapshot, partial(_makes, work), living):
+            return maker_kind.lower(), maker  # type: ignore[return-value]
     return ("pod", first.obj) if first is not None else None
+
+
+def _makes(work: Workload, kind: str, maker: Obj) -> bool:
+    return made_for(kind, maker) == work.name and namespaced_name(maker).startswith(f"{work.namespace}/")
 
 
 def pods_of(snapshot: Snapshot, work: Workload, known: KnownPods | None = None) -> tuple[PodInfo, ...]:

@@ -54,6 +54,15 @@ class Story:
     min_count: int = 0
 
 
+def signs_of(events: Iterable[Obj], namespace: str = "") -> list[Obj]:
+    """The events by which waiting work is explained: of one namespace, or of all."""
+    return [
+        {**event, "kind": "Event"}
+        for event in events
+        if event.get("reason") in _SIGNS and namespace in ("", event["metadata"].get("namespace"))
+    ]
+
+
 def story(
     snapshot: Snapshot, work: Workload, events: Iterable[Obj], now: str, known: KnownPods | None = None
 ) -> Story | None:
@@ -64,8 +73,7 @@ def story(
         return None
     kind, obj = found
     events = list(events)
-    signs = [{**event, "kind": "Event"} for event in events if event.get("reason") in _SIGNS]
-    explanation = explain(snapshot, kind, obj, signs, now=now)
+    explanation = explain(snapshot, kind, obj, signs_of(events), now=now)
     placed = next((pod for pod in pods if pod.node and not pod.terminal), None)
     here = explain(snapshot, "pod", placed.obj, now=now) if placed is not None else None
     about = _objects(snapshot, obj, pods)
