@@ -105,3 +105,25 @@ def test_random_numbers_are_those_of_this_run_of_the_container() -> None:
     assert len(set(first.lines[0][1].split())) == 2
     assert first != ran(text, uid="other")
     assert first != ran(text, restarts=1)
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("echo 'a b c' | awk '{print $2}'", ["b"]),
+        ("echo 'a b c' | awk {'print $NF'}", ["c"]),
+        ("echo a:b | awk -F: '{ print $2 }'", ["b"]),
+        ("echo a,b | awk -F ',' '{print $3}'", [""]),
+        ("echo a:b | cut -d: -f2; echo ab | cut -d : -f 2", ["b", "ab"]),
+        ("echo one > /tmp/f; echo two >> /tmp/f; n=$(wc -l /tmp/f | awk '{print $1}'); echo $n lines", ["2 lines"]),
+        ('echo one > /tmp/f; echo "$(cat /tmp/f | wc -l) line"', ["1 line"]),
+        ("n=$(echo one >> /data/n ; wc -l /data/n | awk {'print $1'}); echo $n", ["1"]),
+        ("echo $(echo a) $(hostname | cut -d- -f1)", ["a p"]),
+        ("HOST=$(echo db:5432 | cut -d: -f1); echo $HOST", ["db"]),
+        ("echo one > /tmp/f; grep -q one /tmp/f && echo there; grep -q two /tmp/f || echo not", ["there", "not"]),
+        ("echo ready | grep -q READY || echo no; if echo Ready | grep -qi ready; then echo yes; fi", ["no", "yes"]),
+        ("echo k=v > /tmp/f; cut -d= -f2 /tmp/f; awk -F= '{print $1}' /tmp/f; grep -v x /tmp/f", ["v", "k", "k=v"]),
+    ],
+)
+def test_fields_and_lines_are_picked(script: str, expected: list[str]) -> None:
+    assert lines(script) == expected

@@ -17,7 +17,7 @@ from typing import Final
 from haru.kube.simulated_containers.files import MADE_DIRECTORY, ContainerFiles
 from haru.kube.simulated_containers.shell_interpreter import ShellInterpreter
 from haru.kube.simulated_containers.shell_output import Change, Printed, Stopped
-from haru.kube.simulated_containers.shell_pipes import counted, line_count, part
+from haru.kube.simulated_containers.shell_pipes import counted, is_quiet, line_count, part, through
 from haru.kube.simulated_containers.shell_words import MOST_COMMANDS
 from haru.kube.simulated_containers.text import SOME_DAY, as_printed, from_turn, has_mark, turned
 
@@ -181,6 +181,18 @@ def _tail(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) 
     raise Stopped
 
 
+def _filter(name: str, shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
+    """A program that takes the lines of one file."""
+    text = files.get(words[-1]) if len(words) > 1 else None
+    if text is None:
+        return None
+    command = [name, *words[:-1]]
+    shown = through(command, [Printed(shell.at, line) for line in text.splitlines()], shell.at)
+    for one in () if shown is None or is_quiet(command) else shown:
+        shell.say(one.text)
+    return None if shown is None else int(name == "grep" and not shown)
+
+
 def _part_of_file(name: str, shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
     asked = line_count(words)
     text = files.get(asked[1][0]) if asked is not None and len(asked[1]) == 1 else None
@@ -233,4 +245,5 @@ def _length(text: str) -> int:
 _PROGRAMS: Final[Mapping[str, Callable[[ShellInterpreter, ContainerFiles, Sequence[str]], int | None]]] = {
     "touch": _touch, "rm": _rm, "mkdir": _mkdir, "cp": _cp, "test": _test, "[": _test, "[[": _test,
     "cat": _cat, "ls": _ls, "wc": _wc, "head": partial(_part_of_file, "head"), "tail": _tail, "rev": _rev,
+    "grep": partial(_filter, "grep"), "awk": partial(_filter, "awk"), "cut": partial(_filter, "cut"),
 }  # fmt: skip

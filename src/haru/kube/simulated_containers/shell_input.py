@@ -13,9 +13,22 @@ from urllib.parse import quote
 
 from haru.kube.simulated_containers.cluster_network import NETWORK_PROGRAMS
 
-_WITH_OUTPUT: Final = (
-    rf"((?:{'|'.join(('date', 'cat', 'head', 'tail', 'wc', 'ls', *NETWORK_PROGRAMS))})(?: [^()`|;&<>]*)?)"
+_PRINTING: Final = (
+    "awk",
+    "cat",
+    "cut",
+    "date",
+    "echo",
+    "grep",
+    "head",
+    "ls",
+    "printf",
+    "tail",
+    "wc",
+    *NETWORK_PROGRAMS,
 )
+_PIECE: Final = rf"(?:{'|'.join(_PRINTING)})(?: [^()`|;&<>]*)?(?:>>?\s*[^\s()`|;&<>]+\s*)?"
+_WITH_OUTPUT: Final = rf"((?:(?:env|hostname|id)(?: [^()`|;&<>]*)?\|\s*)?{_PIECE}(?:\s*[|;]\s*{_PIECE})*)"
 _COMMAND: Final = re.compile(rf"\$\(\s*{_WITH_OUTPUT}\)|`\s*{_WITH_OUTPUT}`")
 """A command whose output is put in when the command around it is run."""
 OUTPUT_TO_COME: Final = re.compile("\1([^\1]*)\1")

@@ -29,7 +29,7 @@ from haru.kube.simulated_containers.shell_input import (
 )
 from haru.kube.simulated_containers.shell_loops import ShellLoops
 from haru.kube.simulated_containers.shell_output import Printed, Stopped
-from haru.kube.simulated_containers.shell_pipes import texts, through
+from haru.kube.simulated_containers.shell_pipes import is_quiet, texts, through
 from haru.kube.simulated_containers.shell_words import (
     MOST_COMMANDS,
     NESTED,
@@ -64,6 +64,7 @@ _READER: Final = "\2"
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _SUBSTITUTION: Final = re.compile(r"\$\(([\w\s./-]+)\)")
 _PATTERN: Final = re.compile(r"[*?]")
+_JOINED: Final = re.compile(r"[|;>]")
 _RANDOM: Final = re.compile(r"\$(?:RANDOM\b|\{RANDOM\})")
 _ARRAY: Final = re.compile(r"(?:^|(?<=[;\n]))[ \t]*([A-Za-z_]\w*)=\(([^()`$]*)\)")
 _ELEMENT: Final = re.compile(r"\$\{(\w+)\[(\d+|\$\w+|\$\{\w+\})\]\}")
@@ -238,7 +239,10 @@ class ShellInterpreter(ShellLoops):
             return number if number is not None else str(self.other(["sh"]))
         with self._captured() as printed:
             words = words_in(text)
-            self._plain([self._expand(word, self._code) for word in words if word != SILENT])
+            if _JOINED.search(text):
+                self._plain_commands(text)
+            else:
+                self._plain([self._expand(word, self._code) for word in words if word != SILENT])
         self._ran.lines += [one for one in printed if one.is_error and SILENT not in words]
         return ("\n" if joint else " ").join(one.text for one in printed if not one.is_error)
 
@@ -374,6 +378,9 @@ class ShellInterpreter(ShellLoops):
         shown = through(words, lines, None if goes_on else self.at)
         if shown is None:
             self._code = self.other(words)
+        elif words[0] == "grep":
+            self._code = int(not shown)
+            return () if is_quiet(words) else shown
         return shown or ()
 
     def _tee(self, path: str, lines: Sequence[Printed], *, appends: bool) -> None:

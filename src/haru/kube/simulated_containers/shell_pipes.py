@@ -1,4 +1,4 @@
-"""What the output of a simulated command goes through after `|`: `tee`, `cat`, `grep`, `head`, `tail`, `wc`. Pure.
+"""What the output of a simulated command goes through after `|`: `grep`, `awk`, `cut`, `head`, `wc` and others. Pure.
 
 Lines keep their times, so that a pipe of a command that runs on goes on as well, where it takes line by line.
 Source: busybox, as behaviour.
@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from haru.kube.simulated_containers.shell_output import Printed
-from haru.kube.simulated_containers.text import SOME_DAY, as_printed
+from haru.kube.simulated_containers.text import SOME_DAY, as_printed, has_mark
 
 _Line = TypeVar("_Line")
 _COUNT: Final = re.compile(r"-n\s*([+-]?\d{1,9})|-(\d{1,9})")
+FIELD: Final = "\6"
+"""Before the number of the field that `awk` is to print."""
+_CUT: Final = re.compile(r"(?:-d\t?(.)\t)?-f\t?([1-9]\d{0,5})(?:\t-d\t?(.))?")
 _PATTERN: Final = re.compile(r"[][\\.*^$+?(){}|]")
 
 
@@ -59,10 +63,13 @@ def through(words: Sequence[str], lines: Sequence[Printed], ends_at: float | Non
     name, rest = words[0].rpartition("/")[2], list(words[1:])
     if name == "cat" and not rest:
         return lines
-    if name == "grep" and len(rest) in (1, 2) and set(rest[:-1]) <= {"-v", "-F"}:
-        if _PATTERN.search(rest[-1]) and "-F" not in rest:
+    if name == "grep":
+        return _matching(rest, lines)
+    if name in ("awk", "cut"):
+        field = _field_of_awk(rest) if name == "awk" else _field_of_cut(rest)
+        if field is None or any(has_mark(one.text) for one in lines):
             return None
-        return [one for one in lines if (rest[-1] in one.text) != ("-v" in rest)]
+        return [replace(one, text=field(one.text)) for one in lines]
     if name not in ("wc", "head", "tail"):
         return None
     if ends_at is None:
@@ -72,6 +79,53 @@ def through(words: Sequence[str], lines: Sequence[Printed], ends_at: float | Non
         return None if shown is None else [Printed(ends_at, shown)]
     asked = line_count(rest)
     return part(name, lines, asked[0]) if asked is not None and not asked[1] else None
+
+
+def _matching(rest: Sequence[str], lines: Sequence[Printed]) -> Sequence[Printed] | None:
+    options = "".join(one[1:] for one in rest[:-1])
+    if not rest or not all(one.startswith("-") for one in rest[:-1]) or not set(options) <= set("vFqi"):
+        return None
+    if _PATTERN.search(rest[-1]) and "F" not in options:
+        return None
+    fold = str.casefold if "i" in options else str
+    return [one for one in lines if (fold(rest[-1]) in fold(one.text)) != ("v" in options)]
+
+
+def is_quiet(words: Sequence[str]) -> bool:
+    """Whether a `grep` prints nothing."""
+    return any(one.startswith("-") and "q" in one for one in words[1:-1])
+
+
+def _field_of_awk(rest: Sequence[str]) -> Callable[[str], str] | None:
+    """What `awk '{print $N}'` prints of a line; None for another program."""
+    if not rest or not rest[-1].startswith(FIELD) or not all(one.startswith("-F") for one in rest[:1] if len(rest) > 1):
+        return None
+    separator = "".join(rest[:-1]).removeprefix("-F") or None
+    if separator is not None and (len(separator) > 1 or separator == "\\"):
+        return None
+    number = rest[-1].removeprefix(FIELD)
+
+    def field(line: str) -> str:
+        parts = line.split(separator)
+        if number == "NF":
+            return parts[-1] if parts else ""
+        return line if number == "0" else parts[int(number) - 1] if int(number) <= len(parts) else ""
+
+    return field
+
+
+def _field_of_cut(rest: Sequence[str]) -> Callable[[str], str] | None:
+    """What `cut -d X -f N` prints of a line; None for other options."""
+    found = _CUT.fullmatch("\t".join(rest))
+    if found is None:
+        return None
+    separator, number = found[1] or found[3], int(found[2])
+
+    def field(line: str) -> str:
+        parts = line.split(separator)
+        return line if len(parts) == 1 else parts[number - 1] if number <= len(parts) else ""
+
+    return field
 
 
 def texts(lines: Sequence[Printed]) -> Iterator[tuple[Printed, str]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from haru.kube.simulated_containers.cluster_network import NETWORK_PROGRAM
+from haru.kube.simulated_containers.shell_pipes import FIELD
 
 PUNCTUATION: Final = ";&|<>()\n"
 _OPERATORS: Final = {"", ";", "&&", "||"}
@@ -38,6 +39,10 @@ _ALWAYS: Final = ("true", ":", "[ 1 ]", "[ true ]")
 _BREAK: Final = re.compile(r"\bbreak\b")
 _LOOPS: Final = re.compile(r"(?:^|[;&|(\n]|\b(?:then|else|do)\s)\s*(?:for|while|until|case)\s")
 _WHOLE_SUBSTITUTION: Final = re.compile(r"\$\(([^()]*)\)")
+
+
+_AWK: Final = re.compile(r"\bawk((?:\s+-F\s*\S+)?)\s+(?:'\{|\{')\s*print\s+\$(\d{1,5}|NF)\s*;?\s*(?:\}'|'\})")
+"""A program of `awk` that prints one field."""
 
 
 class Loop(NamedTuple):
@@ -99,8 +104,9 @@ def first_choice(text: str) -> Choice | None:
 
 
 def joined(text: str) -> str:
-    """The text with its continued lines in one, and a word for errors that are thrown away."""
-    text = _TO_NOWHERE.sub(f"> /dev/null {SILENT}", text.replace("\\\n", " "))
+    """The text with its continued lines in one, words for errors that are thrown away, and for the fields of `awk`."""
+    text = _AWK.sub(rf"awk\1 {FIELD}\2", text.replace("\\\n", " "))
+    text = _TO_NOWHERE.sub(f"> /dev/null {SILENT}", text)
     return _ERRORS_TO_NOWHERE.sub(SILENT, text)
 
 

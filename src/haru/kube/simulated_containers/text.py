@@ -20,7 +20,7 @@ _MARK: Final = re.compile(
 )
 """A number with how much it grows in each turn, or a date: seconds, how much later in each turn, its format."""
 _CHANGING: Final = re.compile("(\0[^\0]*\0|[0-9]{1,300})")
-RESERVED: Final = re.compile("[\0\1\2\3\4\5]")
+RESERVED: Final = re.compile("[\0\1\2\3\4\5\6]")
 """What stands for text that is still to come: nobody else's text may have it."""
 STILL_SECONDS: Final = 1e-6
 """Moments that are no further apart are one, and turns of a loop that differ by no more take equally long."""
