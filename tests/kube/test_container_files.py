@@ -13,7 +13,8 @@ from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.pod_environment.volume_files import asks_for_tokens
 from haru.kube.simulated_containers.commands import run_in_container
 from haru.kube.simulated_containers.container_scripts import RUNS_ON, Script, script_of, termination_message
-from haru.kube.simulated_containers.files import PodSources, volume_problem
+from haru.kube.simulated_containers.files import Executed, PodSources, volume_problem
+from haru.kube.simulated_containers.shell_output import Change
 from haru.kube.simulated_containers.test_images import probe_failure
 from haru.kube.simulated_containers.text import as_printed
 
@@ -478,3 +479,16 @@ def test_tokens_are_asked_for_only_where_a_container_names_their_place(more: Obj
     volume = {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "a"}}]}}
     of = pod(volume, containers=[container(volumeMounts=mounted("t", "/tokens"), **more)])
     assert asks_for_tokens(of, *([command] if command else [])) is expected
+
+
+def test_command_replaces_an_earlier_one_of_whose_files_nothing_is_left() -> None:
+    def ran(*changes: Change, restarts: int = 0) -> Executed:
+        return Executed("main", restarts, BEGAN, changes)
+
+    one, other = Change(0.0, "/tmp/x", "a"), Change(0.0, "/tmp/y", "b")
+    again, removed = Change(0.0, "/tmp/x", "c"), Change(0.0, "/tmp/x", None)
+    assert ran(again).replaces(ran(one)) and ran(removed, other).replaces(ran(one))
+    assert not ran(again).replaces(ran(one, other))
+    assert not ran(Change(0.0, "/tmp/x", "c", appends=True)).replaces(ran(one))
+    assert not ran(Change(9.0, "/tmp/x", "c")).replaces(ran(one))
+    assert not ran(again, restarts=1).replaces(ran(one))

@@ -51,6 +51,12 @@ class Executed(NamedTuple):
     began: datetime
     changes: Sequence[Change]
 
+    def replaces(self, earlier: Executed) -> bool:
+        """Whether nothing is left of what an earlier command has changed as soon as this one begins."""
+        written = {change.path for change in self.changes if not change.appends and not change.at}
+        same = (earlier.container, earlier.restarts) == (self.container, self.restarts)
+        return same and all(change.path in written for change in earlier.changes)
+
 
 class VolumeContents(NamedTuple):
     """Files that are in a volume when a pod begins, by their paths, and whether there are no others."""

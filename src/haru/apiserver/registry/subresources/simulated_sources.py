@@ -34,6 +34,7 @@ from haru.kube.simulated_containers.files import Executed, PodSources
 _RENEWED_BEFORE: Final = 0.2
 _MOST_PODS: Final = 1024
 """Of so many pods it is kept what commands have written in them, and their tokens."""
+_MOST_COMMANDS: Final = 256
 
 
 class SimulatedPods:
@@ -45,8 +46,9 @@ class SimulatedPods:
         self._executed: LRUCache[str, tuple[Executed, ...]] = LRUCache(_MOST_PODS)
 
     def wrote(self, pod: Obj, executed: Executed) -> None:
-        """Keep what a command has changed in the files of a container."""
-        self._executed[uid_of(pod)] = (*self._executed.get(uid_of(pod), ()), executed)
+        """Keep what a command has changed in the files of a container, in place of what it has written over."""
+        earlier = (one for one in self._executed.get(uid_of(pod), ()) if not executed.replaces(one))
+        self._executed[uid_of(pod)] = (*earlier, executed)[-_MOST_COMMANDS:]
 
     async def sources(self, pod: Obj, command: Sequence[str] = ()) -> PodSources:
         """The objects that a pod names, the Services that it sees, and what its node has; all as they are now.
