@@ -22,16 +22,25 @@ _PLACEMENTS = "0/1 placements are available, first placement status: "
 _LOOKED_FOR = ("BindingConditionsPending", "FailedScheduling", "Scheduled", "Preempted")
 
 
-def differences(seen: Trace, ours: Trace, scenario: Scenario) -> list[str]:
-    """In what the trace of kube-scheduler (`seen`) and Haru's differ, by name."""
-    if scenario.is_gang:
+def differences(seen: Trace, ours: Trace, scenario: Scenario, *, is_disturbed: bool = False) -> list[str]:
+    """In what the trace of kube-scheduler (`seen`) and Haru's differ, by name.
+
+    Of schedulers that were killed or stopped meanwhile (`is_disturbed`) only what came of it in the end is compared.
+    """
+    if is_disturbed and any(name.startswith("extended ") for name in (*seen.claims, *ours.claims)):
+        return []  # kube-scheduler refuses such a pod for the claim that it has left itself; Haru goes on with it
+    if scenario.is_gang and not scenario.fails:
         seen, ours = _of_any_member(seen), _of_any_member(ours)
-    bound = [set(map(bool, one.nodes.values())) for one in (seen, ours)]
+    bound = [set(map(bool, _but(one.nodes, scenario).values())) for one in (seen, ours)]
     if scenario.is_gang and scenario.fails:
         # Members change places, and Haru binds none whose siblings get no devices; kube-scheduler goes by each alone.
         return ["gang"] if len(bound[1]) > 1 or (bound[0] == {True} and bound[1] != {True}) else []
     found = []
-    if _but(seen.nodes, scenario) != _but(ours.nodes, scenario):
+    nodes = [_but(one.nodes, scenario) for one in (seen, ours)]
+    if is_disturbed:
+        # How far each came in the same time differs.
+        nodes = [{name: node for name, node in one.items() if all(other.get(name) for other in nodes)} for one in nodes]
+    if nodes[0] != nodes[1]:
         found.append("nodes")
     if not _one_begins_another(seen.allocations, ours.allocations):
         found.append("allocations")
@@ -39,6 +48,8 @@ def differences(seen: Trace, ours: Trace, scenario: Scenario) -> list[str]:
         return []
     if not found and bound[0] == {True} and _left(seen.claims) != _left(ours.claims):
         found.append("claims")
+    if is_disturbed:
+        return found
     if _words(seen, scenario) != _words(ours, scenario):
         found.append("messages")
     if _events(seen, scenario) != _events(ours, scenario):
@@ -79,8 +90,13 @@ def _left(claims: Mapping[str, Obj]) -> dict[str, object]:
 
 def _words(trace: Trace, scenario: Scenario) -> set[str]:
     """What pods were told; of two that share a claim either is told first that it failed."""
-    told = _but(trace.messages, scenario).values()
-    return {_plain(text) for texts in told for text in texts if not _is_of_one(text)}
+    told = {text for texts in _but(trace.messages, scenario).values() for text in texts}
+    # A condition may be gone before anybody sees it.
+    told |= {note for name, reason, note, *_ in trace.events if reason == "FailedScheduling" and name != scenario.ended}
+    if scenario.volumes not in ("", "true", "late"):
+        # Devices are waited for before the volumes, or beside them.
+        told = {text for text in told if "device binding" not in text}
+    return {_plain(text.split(". Explanation: ")[0]) for text in told if not _is_of_one(text)}
 
 
 def _events(trace: Trace, scenario: Scenario) -> set[tuple[str, ...]]:

@@ -37,6 +37,7 @@ KNOWN = {
     "lists": "kube-scheduler's allocator knows no attributes with several values in constraints",
     "distinct": "kube-scheduler remembers the last device of a request alone for a distinctAttribute",
     "counters": "kube-scheduler's allocator goes on counting a device that it tried in vain, or that may be shared",
+    "ignored": "kube-scheduler asks for resources that its profile ignores where others stand for devices",
     "mapped": "kube-scheduler counts no allocated claim against its node, and looks for its users on that node alone",
     "mappings": "kube-scheduler cannot bind a pod with a claim to a node that serves its extended resources itself",
     "quota": "a quota refuses the claim that the scheduler makes for extended resources: no part of the decision",

@@ -7,6 +7,7 @@ Source: kube-scheduler 1.36's preemption (of a pod, and of a group) and DynamicR
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -25,6 +26,7 @@ from decided_situations import (
 )
 from decision_verdicts import MESSAGES, Outcome, differences, plain
 from manifests import Obj
+from random_profiles import DEFAULT, profiles
 from random_volumes import volume_claims_of
 
 _CONSTRAINED = re.compile(
@@ -44,6 +46,8 @@ def cause_of(
         return "domains"
     if loses_shared_claim(seen, situation, decide):
         return "shared"
+    if asks_for_ignored(seen, situation):
+        return "ignored"
     if frees_elsewhere(seen, expected, situation, decide):
         return "elsewhere"
     if waits_on_a_node(seen, expected, situation):
@@ -362,6 +366,13 @@ def _is_claim(one: Obj, claim: str) -> bool:
 
 def _renamed(one: Obj, other: str) -> Obj:
     return {**one, "metadata": {**one["metadata"], "name": other, "uid": other}}
+
+
+def asks_for_ignored(seen: Outcome, situation: Situation) -> bool:
+    """Whether DynamicResources refused nodes for a resource that the profile ignores, beside one of devices."""
+    told = all(one.node or "cannot fit resource" in one.message for one in seen.pods.values())
+    ignored = profiles()[situation.pods[0]["spec"].get("schedulerName", DEFAULT)].ignored.names
+    return told and all(any(name in json.dumps(pod["spec"]) for name in ignored) for pod in situation.pods)
 
 
 def tells_of_distinct(seen: Outcome, expected: Sequence[Outcome], situation: Situation, decide: Decide) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from attaching_driver import Trace
 from binding_verdicts import differences
 from bindings_compared import main
+from kept_scheduler import DISTURBANCES
 from random_bindings import STORIES, VOLUMES, conditions, scenario, without_device
 
 from nights import tonight
@@ -92,6 +93,16 @@ def test_scenarios_have_all_that_may_disturb_them() -> None:
     assert {len(each.units) for each in drawn if each.evicts} > {2, 3}
 
 
+def test_of_disturbed_schedulers_only_what_came_of_it_counts() -> None:
+    """How far each came in the same time differs, and what it said; on which node a pod is bound does not."""
+    late = replace(trace(FAILED, node=""), allocations={})
+    assert differences(trace(), late, PLAIN, is_disturbed=True) == []
+    assert differences(trace(), trace(node="m"), PLAIN, is_disturbed=True) == ["nodes"]
+    assert differences(
+        trace(), replace(trace(), claims={"c": {"reservedFor": [{"name": "p"}]}}), PLAIN, is_disturbed=True
+    )
+
+
 def test_gang_differs_only_where_half_of_it_is_bound_or_none_of_it() -> None:
     half, whole, none = (Trace({"a": first, "b": second}) for first, second in (("n", ""), ("n", "n"), ("", "")))
     assert differences(half, none, GANG) == differences(half, whole, GANG) == differences(none, none, GANG) == []
@@ -110,9 +121,11 @@ def test_controller_says_what_the_story_of_a_device_tells() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.host
-def test_devices_are_waited_for_as_by_kube_scheduler() -> None:
+@pytest.mark.parametrize("disturbance", DISTURBANCES)
+def test_devices_are_waited_for_as_by_kube_scheduler(disturbance: str) -> None:
     programs = [shutil.which(name) for name in ("kube-apiserver", "kube-scheduler")]
     if not programs[0] or not programs[1]:
         pytest.skip("kube-apiserver and kube-scheduler 1.36 are not on PATH")
     seeds = tonight(range(40))
-    assert main([f"--kubernetes={Path(programs[0]).parent}", f"--seed={seeds.start}", f"--count={len(seeds)}"]) == 0
+    flags = [f"--seed={seeds.start}", f"--count={len(seeds)}", f"--disturbance={disturbance}"]
+    assert main([f"--kubernetes={Path(programs[0]).parent}", *flags]) == 0

@@ -153,6 +153,19 @@ def test_device_like_one_before_the_last_is_allocated(sizes: tuple[int, ...], fo
     assert cause_of(["bound", "node"], seen, decide(case), case, decide) == found
 
 
+@pytest.mark.parametrize(("scheduler", "found"), [("meek", "ignored"), ("most", "")])
+def test_resource_that_the_profile_ignores_may_be_asked_for(scheduler: str, found: str) -> None:
+    waiting = pod("p", schedulerName=scheduler)
+    waiting["spec"]["containers"][0]["resources"]["requests"]["example.com/nic"] = "1"
+    case = Situation(stored(*nodes(1), waiting), [waiting], None)
+    seen = waits(waiting, message="0/1 nodes are available: 1 cannot fit resource. still not schedulable")
+
+    def decide(some: Situation) -> list[Outcome]:
+        return [outcome_of(one) for one in decisions(some.objects, some.pods, some.group, ties=1)]
+
+    assert cause_of(["bound", "node"], seen, decide(case), case, decide) == found
+
+
 def test_device_like_the_last_one_is_passed_over() -> None:
     case, decide = of_distinct((1, 2, 2, 1), "ExactCount")
     held = held_devices("d0", "d1", "d3")
