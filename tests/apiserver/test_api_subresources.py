@@ -299,6 +299,10 @@ async def test_scale_is_applied_by_field_manager(api: Caller) -> None:
     assert again.json["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
     for wrong in ({**SCALE, "kind": "Deployment"}, {**SCALE, "metadata": {"name": "x"}}):
         assert (await api("PATCH", f"{path}?fieldManager=me", wrong, type=APPLY)).status == 400
+    nameless = {"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 6}}
+    for form in (nameless, {**nameless, "metadata": None}):
+        found = await api("PATCH", f"{path}?fieldManager=me", form, type=APPLY)
+        assert (found.status, found.json["spec"], found.json["metadata"]["name"]) == (200, {"replicas": 6}, "d")
 
 
 async def test_requested_tokens_authenticate_until_expiry(api: Caller) -> None:

@@ -152,7 +152,8 @@ def _replicas(call: Call, scale: Obj) -> int:
 async def _apply(call: Call, applied: Obj) -> Response:
     """Apply of a Scale: the same of the workload, with nothing in the configuration but the count."""
     kind = call.resource.kind
-    given = {name: value for name, value in applied["metadata"].items() if name in _METADATA[:4]}
+    metadata = applied.get("metadata") or {}  # it need not say whose Scale it is
+    given = {name: value for name, value in metadata.items() if name in _METADATA[:4]}
     workload: Obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": given}
     if "replicas" in (applied.get("spec") or {}):
         workload = _with_replicas(workload, kind, int(applied["spec"]["replicas"] or 0))
