@@ -123,6 +123,25 @@ def test_list_names_why_pods_are_refused() -> None:
     assert row.remedy is not None and row.remedy.summary == "create ServiceAccount default/trainer" and row.starts == 2
 
 
+@pytest.mark.parametrize(
+    "message", [NO_ACCOUNT, "exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1"]
+)
+def test_daemon_set_whose_pods_are_refused_is_in_the_list(message: str) -> None:
+    daemons = stored(workload("DaemonSet", "agent", 1), desiredNumberScheduled=3)
+    del daemons["spec"]["replicas"]
+    made = owned("agent-x", "DaemonSet", "agent", FIRST, nodeName="cpu-0")
+    event = denied("DaemonSet", "agent", message=f"Error creating: {message}", lastTimestamp=LAST)
+    snapshot = Snapshot.of([*cluster(cpu=1).objects, QUOTA, made, daemons, event])
+    for about in ("", "daemonset/agent"):
+        (row,) = snapshot.explain_pending(about).rows
+        assert (row.what, row.pods, row.explanation.verdict) == ("daemonset/agent", 2, "FitsIf")
+        assert row.explanation.summary.startswith(f"2 pods not made: Error creating: {message}")
+    helps = [] if "quota" in message else ["CreateServiceAccount"]
+    assert [(one.kind, one.confirmed) for one in row.explanation.remedies] == [(kind, False) for kind in helps]
+    enough = {**daemons, "status": {"desiredNumberScheduled": 1}}
+    assert Snapshot.of([*cluster(cpu=1).objects, made, enough, event]).explain_pending().rows == ()
+
+
 QUOTA: Obj = {
     "apiVersion": "v1",
     "kind": "ResourceQuota",

@@ -22,7 +22,7 @@ from haru.explain.diagnosis.object_states import State, ended_job, pod_state, se
 from haru.explain.diagnosis.pending import titled, waiting
 from haru.explain.diagnosis.pod_creation import refused_creation
 from haru.explain.diagnosis.predicted_pods import MAKERS, without_pods
-from haru.explain.diagnosis.quotas import Refusal, lacking, unmade
+from haru.explain.diagnosis.quotas import Refusal, lacking, lacking_daemons, unmade
 from haru.explain.diagnosis.running_pods import end_problems, problems_of, running_problems
 from haru.explain.diagnosis.verdict import distinct
 from haru.explain.diagnosis.workload_unit import (
@@ -34,7 +34,7 @@ from haru.explain.diagnosis.workload_unit import (
     not_readable,
 )
 from haru.explain.explanation import Remedy, Verdict
-from haru.explain.object_names import SubjectKind
+from haru.explain.object_names import ExplainedKind, SubjectKind
 from haru.explain.remedies.commands import with_commands
 from haru.explain.remedies.placed_pods import placed_pod_remedies
 from haru.explain.remedies.refused_pods import missing_object_remedies
@@ -64,7 +64,7 @@ _MAKERS = {kind.lower(): kind for kind in MAKERS}
 
 def explain(
     snapshot: Snapshot,
-    kind: SubjectKind,
+    kind: ExplainedKind,
     obj: Obj,
     related: Sequence[Obj] = (),
     now: str = "",
@@ -101,7 +101,7 @@ def explain(
 
 
 def _explained(
-    snapshot: Snapshot, kind: SubjectKind, obj: Obj, related: Sequence[Obj], inquiry: Inquiry
+    snapshot: Snapshot, kind: ExplainedKind, obj: Obj, related: Sequence[Obj], inquiry: Inquiry
 ) -> Explanation:
     for extra in related:
         if extra["kind"] == "Pod" and namespaced_name(extra) not in snapshot.pods:
@@ -111,6 +111,8 @@ def _explained(
         return _pod(snapshot, obj, inquiry)
     if kind == "podgroup":
         return _group(snapshot, obj, inquiry)
+    if kind == "daemonset":
+        return _daemon_set(snapshot, obj)
     if kind in _MAKERS:
         return _maker(snapshot, {**obj, "kind": _MAKERS[kind]}, inquiry)
     if kind == "resourceclaim":
@@ -199,6 +201,17 @@ def _maker(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     return _without_gang(_with_refusals(snapshot, told, obj), obj)
 
 
+def _daemon_set(snapshot: Snapshot, obj: Obj) -> Explanation:
+    """A DaemonSet that lacks pods: those that it has are explained one by one."""
+    count, owner = lacking_daemons(snapshot, obj), {"kind": "DaemonSet", **_reference(obj)}
+    text = f"{counted(count, 'pod')} of daemon set {namespaced_name(obj)} not made yet"
+    told = titled("DaemonSet", obj, "FitsLater", (Reason("PodsMissing", text),))
+    refused = refused_creation(snapshot, owner)
+    if refused is None:
+        return told
+    return _kept_back(told, count, refused, tuple(missing_object_remedies(refused, confirmed=False)), waits=False)
+
+
 def _without_gang(told: Explanation, obj: Obj) -> Explanation:
     """Also told why a Job that could be a gang is none."""
     why = gang_refusal(obj) if obj["kind"] == "Job" and has_gang_shape(obj.get("spec") or {}) else ""
@@ -219,7 +232,7 @@ def _with_refusals(snapshot: Snapshot, told: Explanation, obj: Obj) -> Explanati
     if refused is None:
         return told
     ways = (
-        *missing_object_remedies(refused, _have_room(told)),
+        *missing_object_remedies(refused, confirmed=_have_room(told)),
         *(remedy.not_enough("its pods can be created") for remedy in told.remedies),
     )
     return _kept_back(told, count, refused, ways, waits=False)
@@ -273,7 +286,7 @@ def _with_refused_members(snapshot: Snapshot, told: Explanation, key: GroupKey, 
     elif refused is not None:
         added = [remedy for remedy in told.remedies if remedy.kind == "AddMembers"]
         rest = (remedy for remedy in told.remedies if remedy not in added)
-        ways = (*missing_object_remedies(refused, any(remedy.confirmed for remedy in added)), *rest)
+        ways = (*missing_object_remedies(refused, confirmed=any(remedy.confirmed for remedy in added)), *rest)
     else:
         return told
     text = f"{told.summary}; {owner['kind'].lower()} {owner['name']} cannot create the others: {refused.message}"

@@ -10,6 +10,8 @@ from haru.gangs import KINDS
 from haru.kube.kinds import Kind, known_kind
 
 SubjectKind = Literal["pod", "podgroup", "job", "replicaset", "statefulset", "resourceclaim"]
+ExplainedKind = Literal[SubjectKind, "daemonset"]
+"""Also what stands in tables only."""
 PlaceKind = Literal["node", "device"]
 
 LISTED: Mapping[str, tuple[str, str]] = {

@@ -67,7 +67,9 @@ def choice_of(snapshot: Snapshot, kind: str, namespace: str, name: str) -> Choic
     what = f"{kind.lower()}/{name}"
     return Choice(
         lambda pod: pod.key.namespace == namespace and workload_of(pod) == what,
-        lambda of, obj: _is_controlled(obj, namespace, kind, name),
+        lambda of, obj: (
+            _is_controlled(obj, namespace, kind, name) or (of == kind and namespaced_name(obj) == f"{namespace}/{name}")
+        ),
     )
 
 

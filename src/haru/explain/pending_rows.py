@@ -17,12 +17,12 @@ from haru.engine import Options, Overlay, Reason, Snapshot
 from haru.engine.plugins import device_demand_of, named_nodes
 from haru.engine.state import PodInfo, namespaced_name, workload_of
 from haru.explain import hypothesis
-from haru.explain.diagnosis.quotas import MAKERS, lacking
+from haru.explain.diagnosis.quotas import MAKERS, lacking, lacking_daemons
 from haru.explain.diagnosis.running_pods import waits_in_trouble
 from haru.explain.diagnosis.workload_unit import WorkloadUnit, hypothetical_options
 from haru.explain.entry import explain
 from haru.explain.explanation import Remedy
-from haru.explain.object_names import SubjectKind
+from haru.explain.object_names import ExplainedKind, SubjectKind
 from haru.explain.results import Explanation
 from haru.explain.stories.waiters import Waiter, waiters
 from haru.kube.meta import Obj, controller_of, get_condition, name_of
@@ -83,7 +83,7 @@ class _Question:
     unread: Sequence[str]
     gates: Mapping[str, bool] | None
 
-    def explain(self, snapshot: Snapshot, kind: SubjectKind, obj: Obj, *, remedies: bool) -> Explanation:
+    def explain(self, snapshot: Snapshot, kind: ExplainedKind, obj: Obj, *, remedies: bool) -> Explanation:
         """What is said of one object."""
         return explain(
             snapshot,
@@ -234,7 +234,7 @@ def makers_without_pods(
     chosen: Callable[[str, Obj], bool] = lambda kind, obj: True,
     living: Mapping[str, int] | None = None,
 ) -> Iterator[tuple[str, Obj, int]]:
-    """Jobs, ReplicaSets and StatefulSets that lack pods, because they are refused or not made yet; and how many.
+    """What makes pods and lacks some, because they are refused or not made yet: its kind, itself, how many.
 
     `living` are the pods of each owner that did not end, by its uid, where that is known.
     """
@@ -246,6 +246,10 @@ def makers_without_pods(
                 missing = lacking(snapshot, maker, known.get(str(maker["metadata"].get("uid")), 0))
                 if missing or (kind == "Job" and _is_suspended(maker)):
                     yield kind, maker, missing
+    for obj in snapshot.objects("DaemonSet").values():
+        missing = lacking_daemons(snapshot, obj, known.get(str(obj["metadata"].get("uid")), 0))
+        if missing and chosen("DaemonSet", obj):
+            yield "DaemonSet", {**obj, "kind": "DaemonSet"}, missing
 
 
 def owner_of_living(pod: PodInfo) -> str:
@@ -269,7 +273,12 @@ def _is_suspended(job: Obj) -> bool:
     return bool((job.get("spec") or {}).get("suspend")) and not ended
 
 
-_MAKER_KINDS: dict[str, SubjectKind] = {"Job": "job", "ReplicaSet": "replicaset", "StatefulSet": "statefulset"}
+_MAKER_KINDS: dict[str, ExplainedKind] = {
+    "Job": "job",
+    "ReplicaSet": "replicaset",
+    "StatefulSet": "statefulset",
+    "DaemonSet": "daemonset",
+}
 
 
 def _maker_row(

@@ -13,12 +13,12 @@ from haru.dashboard.views.tables import Cell, Column, Table
 from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload, workload
 from haru.engine import Snapshot
 from haru.engine.state import PodInfo, differing, namespaced_name
-from haru.explain.object_names import SubjectKind
+from haru.explain.object_names import ExplainedKind
 from haru.explain.pending_rows import made_for, makers_without_pods, missing_pods, owner_of_living
 from haru.explain.results import Explanation
 from haru.kube.meta import Obj, get_condition
 
-Subject = tuple[SubjectKind, Obj]
+Subject = tuple[ExplainedKind, Obj]
 
 
 @dataclass(frozen=True, slots=True)

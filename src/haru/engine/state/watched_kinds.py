@@ -22,5 +22,10 @@ WATCHED_KINDS = (
     ("resource.k8s.io/v1beta2", "DeviceTaintRule"),
 )
 
-HELD_BACK_BY = (("v1", "ResourceQuota"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"))
+HELD_BACK_BY = (
+    ("v1", "ResourceQuota"),
+    ("apps/v1", "ReplicaSet"),
+    ("apps/v1", "StatefulSet"),
+    ("apps/v1", "DaemonSet"),
+)
 """Kinds that no decision reads, but that explain why pods were never created: quotas, and other controllers."""

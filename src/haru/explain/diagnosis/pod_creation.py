@@ -13,6 +13,7 @@ from haru.kube.meta import Obj, controller_of
 from haru.kube.workload_pods import FAILED_CREATE
 
 _BY_QUOTA = "exceeded quota: "
+_QUOTAS_ARE_ASKED = ("Job", "ReplicaSet", "StatefulSet")
 _COMBINED = "(combined from similar events): "
 
 
@@ -28,7 +29,8 @@ def refused_creation(snapshot: Snapshot, owner: Mapping[str, object]) -> Reason 
         for pod in snapshot.pods.values()
         if (controller_of(pod.obj) or {}).get("uid") == uid
     )
-    known_better = _BY_QUOTA in str(newest.get("message")) and snapshot.objects("ResourceQuota")
+    by_quota = _BY_QUOTA in str(newest.get("message")) and owner.get("kind") in _QUOTAS_ARE_ASKED
+    known_better = by_quota and snapshot.objects("ResourceQuota")
     if max(made, default="") > _last(newest) or known_better:
         return None
     return _told(newest)

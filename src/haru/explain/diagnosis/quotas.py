@@ -170,6 +170,14 @@ def lacking(snapshot: Snapshot, maker: Obj, living: int | None = None) -> int:
     return max(0, _wanted(maker) - living)
 
 
+def lacking_daemons(snapshot: Snapshot, daemon_set: Obj, living: int | None = None) -> int:
+    """How many pods a DaemonSet lacks, by the nodes that its controller counts; `living` as above."""
+    if living is None:
+        living = _living(snapshot)[daemon_set["metadata"].get("uid")]
+    wanted = int((daemon_set.get("status") or {}).get("desiredNumberScheduled") or 0)
+    return 0 if daemon_set["metadata"].get("deletionTimestamp") else max(0, wanted - living)
+
+
 def all_unmade(snapshot: Snapshot) -> Iterator[Unmade]:
     """What all workloads lack for that reason."""
     if not snapshot.objects("ResourceQuota"):

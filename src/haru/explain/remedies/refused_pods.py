@@ -13,7 +13,7 @@ _SERVICE_ACCOUNT = re.compile(r"error looking up service account (?P<namespace>[
 _PRIORITY_CLASS = re.compile(r"no PriorityClass with name (?P<name>\S+) was found")
 
 
-def missing_object_remedies(refused: Reason, confirmed: bool) -> Iterator[Remedy]:
+def missing_object_remedies(refused: Reason, *, confirmed: bool) -> Iterator[Remedy]:
     """What the pods need to be let in; `confirmed`: there is room for them then.
 
     Source: the words of the admission plugins ServiceAccount and Priority.
