@@ -535,6 +535,35 @@ async def test_versions_share_stored_objects(api: Caller) -> None:
     assert "status.storedVersions[0]" in gone.json["message"]
 
 
+async def test_definition_goes_though_its_status_names_a_version_that_it_has_not(api: Caller) -> None:
+    await define(api)
+    status = {"status": {"storedVersions": ["v9"]}}
+    assert (await api("PATCH", f"{DEFINITIONS}/{NAME}/status", status, type=MERGE)).status == 200
+    await api("DELETE", f"{DEFINITIONS}/{NAME}")
+    await _until(api, f"{DEFINITIONS}/{NAME}", 404)
+
+
+async def test_subresource_that_a_definition_has_not_is_told_of_as_the_object(api: Caller) -> None:
+    await define(api, with_schema({"type": "object", "properties": {"spec": {"type": "object"}}}))
+    await api("POST", TRAININGS, {**training("llm"), "spec": {}})
+    for method, under in (("PATCH", "status"), ("GET", "scale"), ("DELETE", "nothing")):
+        answer = await api(method, f"{TRAININGS}/llm/{under}", {} if method == "PATCH" else None, type=MERGE)
+        assert (answer.status, answer.json["message"]) == (404, 'trainings.ml.example.com "llm" not found')
+
+
+async def test_value_that_fits_no_alternative_is_judged_by_the_first_that_says_most(api: Caller) -> None:
+    inner = [{"properties": {"b": {"minimum": 1}}}, {"properties": {"a": {"maxLength": 1}, "b": {"minimum": 9}}}]
+    either = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
+    declared = {"a": {"type": "string"}, "b": {"type": "integer"}}
+    members = {"x": either, "y": {"type": "object", "properties": declared, "oneOf": inner}}
+    await define(api, with_schema({"type": "object", "properties": members}))
+    answer = await api("POST", TRAININGS, {**training("a"), "x": 1.5, "y": {"a": "long", "b": 0}})
+    told = {cause["message"] for cause in answer.json["details"]["causes"]}
+    assert 'Invalid value: "number": x in body must be of type integer: "number"' in told
+    assert not any("of type string:" in one or "equal to 1" in one for one in told)
+    assert any("y.b in body should be greater than or equal to 9" in one for one in told)
+
+
 async def test_deleting_definition_deletes_its_objects(api: Caller) -> None:
     await define(api)
     await api("POST", TRAININGS, training("a"))

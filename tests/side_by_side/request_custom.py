@@ -6,7 +6,7 @@ import copy
 import random
 from typing import Any
 
-from request_parts import Request, Resource
+from request_parts import PATCHES, Request, Resource
 from request_schemas import SchemaDraw
 
 Obj = dict[str, Any]
@@ -36,8 +36,9 @@ class CustomKind:
     """The kind that a seed defines, if it defines one; `tried` counts definitions that were refused."""
 
     def __init__(self, seed: int, namespace: str) -> None:
-        self.dice = random.Random(f"custom {seed}")
+        self.dice, self.changes = random.Random(f"custom {seed}"), random.Random(f"definitions {seed}")
         self.is_drawn = self.dice.random() < 0.35
+        self.has_changed = False
         self.schemas: dict[tuple[str, str], Obj] = {}
         """By apiVersion and kind."""
         self._seed, self._namespace = seed, namespace
@@ -115,6 +116,56 @@ class CustomKind:
             if version["served"]:
                 found.append(Resource(sample, self._namespace, (self._plural, under)))
         return found
+
+    def next_definition(self, known: Obj) -> Request:
+        """A later version of its definition, as an operator brings one: other versions, schemas, columns, names."""
+        r, path, self.has_changed = self.changes, f"{DEFINITIONS}/{self.name}", True
+        spec, headers = copy.deepcopy(known["spec"]), {"Content-Type": PATCHES["merge"]}
+        versions = spec["versions"]
+        if r.random() < 0.15:
+            stored = r.choice([[one["name"] for one in versions], [versions[0]["name"]], [], ["v9"]])
+            body: Obj = {"status": {"storedVersions": stored}}
+            return Request("PATCH", f"{path}/status", "", headers, body, "customresourcedefinitions/status")
+        for _ in range(r.choice([1, 1, 2])):
+            self._change(spec, r.choice(versions))
+        return Request("PATCH", path, "", headers, {"spec": spec}, "customresourcedefinitions")
+
+    def _change(self, spec: Obj, version: Obj) -> None:
+        r, versions, draw = self.changes, spec["versions"], SchemaDraw(self.changes)
+        inner = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        declared = inner.setdefault("properties", {})
+        what = r.choice(["served", "storage", "add", "drop", "names", "columns", "under", *["schema"] * 4])
+        if what == "served":
+            version["served"] = not version["served"]
+        elif what == "storage":
+            for one in versions:
+                one["storage"] = one is version
+        elif what == "add":
+            versions.append({**copy.deepcopy(version), "name": r.choice(["v9", "v2alpha1"]), "storage": False})
+        elif what == "drop" and len(versions) > 1:
+            versions.remove(version)
+        elif what == "names":
+            key, value = r.choice([("shortNames", ["tt"]), ("categories", ["all", "x"]), ("kind", "Other")])
+            spec["names"] = {**spec["names"], key: value}
+        elif what == "columns":
+            version["additionalPrinterColumns"] = r.sample(_COLUMNS, r.choice([0, 1, 2]))
+        elif what == "under":
+            version["subresources"] = r.choice([{}, {"status": {}}])
+        elif what == "schema":
+            name = r.choice([*declared, "fresh"])
+            change = r.choice(["drop", "other", "other", "required", "rule", "open"])
+            if change == "drop":
+                declared.pop(name, None)
+            elif change == "other":
+                declared[name] = draw.schema(1)
+            elif change == "required":
+                inner["required"] = [name]
+            elif change == "rule":
+                inner["x-kubernetes-validations"] = [
+                    {"rule": r.choice(["has(self.fresh)", "self == oldSelf", "size(self) < 3"])}
+                ]
+            else:
+                inner["x-kubernetes-preserve-unknown-fields"] = True
 
     def knows(self, obj: Obj) -> bool:
         """Whether it is an object of this kind."""

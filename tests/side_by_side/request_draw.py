@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from object_draw import ObjectDraw
-from request_custom import CustomKind
+from request_custom import DEFINITIONS, CustomKind
 from request_devices import Devices
 from request_nodes import NodeSituations
 from request_parts import (
@@ -78,6 +78,7 @@ class RequestDraw:
         given = self.dice.choices(picked, weights, k=KINDS)
         self.resources = [Resource(self._renamed(one, seed), self.namespace) for one in given]
         self.custom = CustomKind(seed, self.namespace)
+        self._definition: Obj = {}
         self.objects.custom = self.custom
         self.policies = Policies(random.Random(f"policies {seed}"), seed, self.namespace, self.resources)
         self.devices = Devices(seed, self.namespace, only)
@@ -90,6 +91,7 @@ class RequestDraw:
     def define(self, definition: Obj) -> None:
         """Draw the objects of this definition, too, and more often than others."""
         self.resources += self.custom.resources(definition) * 2
+        self._definition = definition
 
     def _renamed(self, given: Obj, seed: int) -> Obj:
         kind = by_kind(given["apiVersion"], given["kind"])
@@ -117,6 +119,9 @@ class RequestDraw:
             return self.scenes.request()
         if self.situations.dice.random() < 0.15:
             return self.situations.request()
+        if self._definition and self.custom.changes.random() < 0.06:
+            path = f"{DEFINITIONS}/{self.custom.name}"
+            return self.custom.next_definition(self.known.get(path, self._definition))
         chance = self.users.dice.random()
         if chance < 0.08:
             return self.users.question()

@@ -37,6 +37,7 @@ _LINES = [
         "a count of another type",
         r"\.(details|message|reason|details\.causes#): .*(accessor error|no whole number|InternalError)",
     ),
+    ("words about a webhook's JSON patch", r"\.details\.causes.*testing value .* \| .*testing path"),
     ("words about a policy's JSON patch", r"\.details\.causes\[.* JSON Patch: .* \| .* JSON Patch: "),
     ("the path of a uid", r"\.details\.causes.*\.metadata\.uID"),
     ("which of several bindings allows", r"\.status\.reason: \"RBAC: allowed by .* \| \"RBAC: allowed by"),
@@ -156,6 +157,8 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         request.body_text,
         line.startswith((".metadata.managedFields[", ".metadata.managedFields#")),
     )
+    if line == "content type: text/plain; charset=utf-8 | application/json" and answers[0].status == 404:
+        return "wrong paths and methods of custom resources"
     is_custom = bool(re.match(r"/apis/[^/]+\.example\.com/", request.path))
     if "watch=1" in request.query and "Too large resource version" in str(answers[0].value):
         return "a watch cache that has heard of nothing since"
@@ -192,6 +195,12 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         return "a method that a path has not, without rights"
     if request.method == "BREW" and answers[1].status == 405:
         return "a method that is none"
+    if (
+        of.startswith("resourceclaims")
+        and line.startswith("code: 422")
+        and re.search(r"field is immutable \| 200 $", line)
+    ):
+        return "the order of members of opaque parameters"
     if "2147483648" in body and request.headers.get("Content-Type") in (PATCHES["strategic"], PATCHES["apply"]):
         return "a number beyond 32 bits in a configuration"
     if of.endswith("/scale") and (line.startswith(".metadata.resourceVersion") or (owners and "f:replicas" in line)):

@@ -176,6 +176,7 @@ class Webhooks:
                 "scope": r.choice(["*", "*", "Namespaced", "Cluster"]),
             }
             for of in self._resources
+            if of.plural != "apiservices"  # kube-apiserver writes them for definitions, and relies on their labels
         ]  # fmt: skip
         made: Obj = {
             "name": f"h{number}.hooks.example.com", "rules": rules,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from haru.kube.custom.types import preference
-from haru.kube.errors import PageNotFound, StatusError
+from haru.kube.errors import PageNotFound, StatusError, not_found_error
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind, all_kinds, enabled_by_default, group_versions, storage_kind, subresources_of
 from haru.kube.lifecycle import is_in
@@ -38,8 +38,11 @@ class Resource:
         return f"{self.bucket}/{namespace}/{name}" if self.kind.namespaced else f"{self.bucket}/{name}"
 
     def registry_key(self, namespace: str, name: str) -> str:
-        """Where kube-apiserver stores a built-in object in etcd, which some messages of 1.36 tell."""
-        place = _REGISTRY_PLACES.get(self.kind.group_resource, self.kind.plural)
+        """Where kube-apiserver stores an object in etcd, which some messages of 1.36 tell."""
+        kind = self.kind
+        of_group = kind.custom is not None or kind.group in _REGISTRY_GROUPS
+        usual = f"{kind.group}/{kind.plural}" if of_group else kind.plural
+        place = _REGISTRY_PLACES.get(kind.group_resource, usual)
         return "/".join(("/registry", place, *([namespace] if self.kind.namespaced else ()), name))
 
     def prefix(self, namespace: str) -> str:
@@ -47,6 +50,7 @@ class Resource:
         return f"{self.bucket}/{namespace}/" if namespace and self.kind.namespaced else f"{self.bucket}/"
 
 
+_REGISTRY_GROUPS = ("apiextensions.k8s.io", "apiregistration.k8s.io")
 _REGISTRY_PLACES = {
     "endpoints": "services/endpoints",
     "ingresses.networking.k8s.io": "ingress",
@@ -163,9 +167,11 @@ class Served:
             return None
         name = rest[1] if len(rest) > 1 else ""
         subresource = rest[2] if len(rest) > 2 else ""
-        if subresource and subresource not in resource.subresource_verbs:
-            return None
         if resource.kind.namespaced and name and not namespace:
+            return None
+        if subresource and subresource not in resource.subresource_verbs:
+            if resource.kind.custom is not None:  # whose subresources come and go
+                raise not_found_error(group, resource.kind.plural, name)
             return None
         return Target(resource, namespace, name, subresource)
 

@@ -258,7 +258,7 @@ def _combinations(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[
         tried = [judge(value, alternative, path) for alternative in checks["anyOf"]]
         if all(tried):
             yield invalid(place, "", f'"{path}" must validate at least one schema (anyOf)')
-            yield from min(tried, key=len)
+            yield from _closest(value, checks["anyOf"], tried)
     if checks.get("oneOf"):
         tried = [judge(value, alternative, path) for alternative in checks["oneOf"]]
         fitting = sum(not found for found in tried)
@@ -266,9 +266,25 @@ def _combinations(value: Any, checks: Mapping[str, Any], path: str) -> Iterator[
             words = "Found none valid" if not fitting else f"Found {fitting} valid alternatives"
             yield invalid(place, "", f'"{path}" must validate one and only one schema (oneOf). {words}')
             if not fitting:
-                yield from min(tried, key=len)
+                yield from _closest(value, checks["oneOf"], tried)
     if checks.get("not") is not None and not judge(value, checks["not"], path):
         yield invalid(place, "", f'"{path}" must not validate the schema (not)')
+
+
+def _closest(value: Any, schemas: Sequence[Structural], tried: Sequence[list[FieldError]]) -> list[FieldError]:
+    """The findings of the alternative that says most of a value; of the first one where several say as much."""
+    said = [_said_of(value, schema) for schema in schemas]
+    return tried[said.index(max(said))]
+
+
+def _said_of(value: Any, schema: Structural) -> int:
+    count = int(_type_problem(value, schema, "") is None)
+    if isinstance(value, dict):
+        declared = [(one, schema.properties.get(name) or schema.additional) for name, one in value.items()]
+        count += sum(1 + _said_of(one, inner) for one, inner in declared if inner is not None)
+    elif isinstance(value, list) and schema.items is not None:
+        count += sum(1 + _said_of(one, schema.items) for one in value)
+    return count
 
 
 # --- lists

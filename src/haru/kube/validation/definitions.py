@@ -39,7 +39,10 @@ def validate_definition(definition: Obj) -> list[FieldError]:
 def validate_definition_update(new: Obj, old: Obj) -> list[FieldError]:
     """Validate the replacement of a definition."""
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    found = list(_spec(spec, schemas_of(old), before)) + list(_stored_versions(new)) + list(_approval(new, old))
+    found = list(_spec(spec, schemas_of(old), before)) + list(_approval(new, old))
+    is_let_go = bool(old["metadata"].get("deletionTimestamp")) and same(spec, before)
+    if not is_let_go:  # a definition goes, whatever was written into its status
+        found += _stored_versions(new)
     if not before.get("preserveUnknownFields"):
         found += _preserves_unknown(spec)
     names_now, names_before = spec.get("names") or {}, before.get("names") or {}
