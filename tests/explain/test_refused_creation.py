@@ -123,6 +123,18 @@ def test_list_names_why_pods_are_refused() -> None:
     assert row.remedy is not None and row.remedy.summary == "create ServiceAccount default/trainer" and row.starts == 2
 
 
+def test_jobs_of_a_cron_job_whose_pods_are_refused_are_one_row() -> None:
+    cron = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "uid": "c", "controller": True}
+    objects = []
+    for number in range(3):
+        job = {**workload("Job", f"nightly-{number}", 2), "status": {}}
+        job["metadata"] |= {"uid": f"u-{number}", "ownerReferences": [cron]}
+        message = f'Error creating: pods "nightly-{number}-x" is forbidden: no PriorityClass with name urgent was found'
+        objects += [job, denied("Job", f"nightly-{number}", uid=f"u-{number}", message=message)]
+    (row,) = Snapshot.of([*cluster(cpu=1).objects, *objects]).explain_pending().rows
+    assert (row.what, row.pods, row.units, row.starts) == ("cronjob/nightly", 6, 3, 6)
+
+
 @pytest.mark.parametrize(
     "message", [NO_ACCOUNT, "exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1"]
 )

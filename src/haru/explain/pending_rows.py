@@ -354,19 +354,30 @@ def _starts(after: Snapshot | None, told: Explanation, units: Sequence[Waiter], 
 
 
 def _merged(rows: Iterable[PendingRow]) -> list[PendingRow]:
-    """Rows of one workload that say the same as one: pods of a DaemonSet differ in their nodes."""
+    """Rows of one workload that say the same as one: pods of a DaemonSet differ in their nodes, Jobs of a CronJob."""
     found: dict[object, PendingRow] = {}
     for row in rows:
-        told = row.explanation
-        remedy = "" if row.remedy is None else row.remedy.summary if row.remedy.kind == _ENDS_WAITING else None
-        known = remedy is None or row.others
-        key = id(row) if known else (row.namespace, row.what, told.kind, told.verdict, told.summary, remedy)
+        key = _said(row)
         first = found.setdefault(key, row)
         if first is not row:
-            pods, units = first.pods + row.pods, first.units + row.units
-            since = min(first.since, row.since)
-            found[key] = replace(first, pods=pods, units=units, paths=first.paths + row.paths, since=since)
+            found[key] = replace(
+                first,
+                pods=first.pods + row.pods,
+                units=first.units + row.units,
+                paths=first.paths + row.paths,
+                since=min(first.since, row.since),
+                starts=first.starts + row.starts,
+            )
     return list(found.values())
+
+
+def _said(row: PendingRow) -> object:
+    """What rows of one workload have alike that say the same; of pods that are not made each tells its own names."""
+    told, remedy = row.explanation, row.remedy
+    if row.others or (row.paths and remedy is not None and remedy.kind != _ENDS_WAITING):
+        return id(row)
+    text = told.summary if row.paths else tuple(reason.type for reason in told.reasons)
+    return row.namespace, row.what, told.kind, told.verdict, text, remedy and remedy.summary
 
 
 def _sorted(rows: Sequence[PendingRow]) -> tuple[PendingRow, ...]:
