@@ -37,6 +37,9 @@ IMPLICIT = "deviceclass.resource.kubernetes.io/gpu"
 NIC = "example.com/nic"
 LINKS = "links"
 """An attribute that may have several values, of which no selector asks."""
+NET = "net.example.com"
+"""The other driver; its class is `net`."""
+ROOT = "resource.kubernetes.io/pcieRoot"
 _POLICIES: list[Obj] = [
     {"default": "1", "validValues": ["1", "2", "4"]},
     {"default": "2", "validRange": {"min": "1", "step": "1"}},
@@ -45,7 +48,7 @@ _POLICIES: list[Obj] = [
 ]
 DIMENSIONS = (
     *("constraints", "devices", "extended", "conditions", "gangs", "templates", "quotas", "changes"),
-    *("fabric", "errors", "volumes", "kubelets", "gates", "namespaces", "profiles", "services", "sharing"),
+    *("fabric", "errors", "volumes", "kubelets", "gates", "namespaces", "profiles", "services", "sharing", "drivers"),
 )
 """What a cluster may have beside nodes and pods.
 
@@ -55,10 +58,12 @@ differ from their specs.
 `gates`: pods are held for a while, and meanwhile get selectors or are nominated by somebody else. `namespaces`: pods
 run in another one. `profiles`: pods choose another profile of the scheduler. `services`: pods belong to services and
 controllers, for which they are spread by default. `sharing`: pods name claims of earlier units.
+`drivers`: there are devices of another driver beside those of the first, on the same roots.
 """
 ALPHA_DIMENSIONS = ("allocatable", "lists")
 """Behind alpha gates: devices that take of their node's resources, and attributes with several values."""
-_OF_DEVICES = {"extended", "conditions", "templates", "quotas", "fabric", "errors", "sharing", *ALPHA_DIMENSIONS}
+_OF_DEVICES = {"extended", "conditions", "templates", "quotas", "fabric", "errors", "sharing", "drivers"}
+_OF_DEVICES |= {*ALPHA_DIMENSIONS}
 FEATURE = "RestartAllContainersOnContainerExits"
 OVERHEAD = {"overhead": {"podFixed": {"cpu": "500m"}}, "scheduling": {"nodeSelector": {"disk": "ssd"}}}
 IMAGES = ("registry.example.com/work:1", "registry.example.com/init:1")
@@ -156,8 +161,13 @@ class ClusterDraw:
             if "extended" in self.dimensions and (name == "gpu" or self.dice.one_in(2)):
                 made["spec"]["extendedResourceName"] = {"gpu": GPU, "big": BIG}[name]
             yield made
+        if "drivers" in self.dimensions:
+            selectors = [{"cel": {"expression": f'device.driver == "{NET}"'}}]
+            yield obj("resource.k8s.io/v1", "DeviceClass", "net", spec={"selectors": selectors})
         for name in self.names:
             yield from self.pool(name, self.dice.random.randrange(5), nodeName=name)
+            if "drivers" in self.dimensions:
+                yield from self.pool(f"{name}-net", self.dice.random.randrange(4), nodeName=name, driver=NET)
         yield from self.pool(f"{self.prefix}-net", self.dice.pick(0, 0, 1, 2), allNodes=True)
         if "fabric" in self.dimensions:
             yield from self.pool(f"{self.prefix}-rack", self.dice.random.randrange(4), nodeSelector=_in_zone("z0"))
@@ -203,6 +213,8 @@ class ClusterDraw:
         attributes: Obj = {"size": {"int": dice.pick(1, 2)}}
         if not dice.one_in(4):
             attributes["numa"] = {"int": dice.pick(0, 1)}
+        if "drivers" in self.dimensions and not dice.one_in(5):
+            attributes[ROOT] = {"string": dice.pick("r0", "r0", "r1")}
         if dice.one_in(3):
             more["allowMultipleAllocations"] = True
         if counted and dice.one_in(2):

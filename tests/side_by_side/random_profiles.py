@@ -74,7 +74,7 @@ PROFILES = (
     _profile(
         "meek",
         {
-            "postFilter": {"disabled": _off("DefaultPreemption")},
+            "multiPoint": {"disabled": _off("DefaultPreemption")},
             "filter": {"disabled": _off("TaintToleration", "NodePorts")},
         },
         NodeResourcesFit={"ignoredResources": [NIC], "ignoredResourceGroups": ["other.example.com"]},

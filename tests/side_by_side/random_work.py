@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from manifests import DRIVER, HOST, NAMESPACE, OTHERS, ZONE, Obj, exactly, expression, obj
-from random_clusters import BIG, GPU, IMAGES, IMPLICIT, LINKS, NIC, ClusterDraw, opaque, selector
+from random_clusters import BIG, GPU, IMAGES, IMPLICIT, LINKS, NET, NIC, ROOT, ClusterDraw, opaque, selector
 from random_profiles import profiles
 from random_volumes import VolumeDraw
 
@@ -286,7 +286,7 @@ class WorkDraw:
     def _claim(self) -> Obj:
         """The spec of a claim: one or two requests, some of them with alternatives, perhaps with a constraint."""
         dice, requests = self._dice, list[Obj]()
-        for number in range(dice.pick(1, 1, 1, 2)):
+        for number in range(dice.pick(1, 2, 2, 3) if "drivers" in self._dimensions else dice.pick(1, 1, 1, 2)):
             if dice.one_in(4):
                 choices = [self._request(f"s{index}", of_several=True) for index in range(dice.pick(1, 2, 3))]
                 flat = [{"name": one["name"], **one["exactly"]} for one in choices]
@@ -304,6 +304,9 @@ class WorkDraw:
                 devices["constraints"][0]["requests"] = [dice.pick(*_names(requests))]
             if dice.one_in(4):
                 devices["constraints"].append({"matchAttribute": f"{DRIVER}/{dice.pick('model', 'size')}"})
+        if "drivers" in self._dimensions and dice.one_in(2):
+            kind = dice.pick("matchAttribute", "matchAttribute", "distinctAttribute")
+            devices.setdefault("constraints", []).append({kind: ROOT})
         if dice.one_in(4):
             devices["config"] = [opaque("claim") | dice.pick({}, {"requests": [dice.pick(*_names(requests))]})]
         return {"devices": devices}
@@ -314,18 +317,24 @@ class WorkDraw:
             more["allocationMode"] = "All"
         else:
             more |= {"allocationMode": "ExactCount", "count": dice.pick(1, 1, 1, 2, 3)}
-        own = f'device.capacity["{DRIVER}"]'
+        missing = "errors" in self._dimensions and dice.one_in(12)
+        classes = (
+            ("net", "net", "gpu") if "drivers" in self._dimensions and dice.one_in(2) else ("gpu", "gpu", "gpu", "big")
+        )
+        chosen = "missing" if missing else dice.pick(*classes)
+        driver = NET if chosen == "net" else DRIVER
+        own = f'device.capacity["{driver}"]'
         texts = (
-            (4, f'device.attributes["{DRIVER}"].model == "{dice.pick("a", "b")}"'),
+            (4, f'device.attributes["{driver}"].model == "{dice.pick("a", "b")}"'),
             (8, f"device.allowMultipleAllocations == {dice.pick('true', 'false')}"),
             (10, f'"memory" in {own} && {own}.memory.compareTo(quantity("4")) >= 0'),
         )
         selectors = [text for chance, text in texts if dice.one_in(chance)]
         if "errors" in self._dimensions and dice.one_in(4):
-            at_last = f'device.attributes["{DRIVER}"].numa == {dice.pick(0, 1)}'
+            at_last = f'device.attributes["{driver}"].numa == {dice.pick(0, 1)}'
             selectors.append(dice.pick(at_last, at_last, f'{own}.memory.compareTo(quantity("4")) >= 0'))
         if "lists" in self._dimensions and dice.one_in(4):
-            selectors.append(f'device.attributes["{DRIVER}"].?racks.orValue([]).includes("{dice.pick("x", "y")}")')
+            selectors.append(f'device.attributes["{driver}"].?racks.orValue([]).includes("{dice.pick("x", "y")}")')
         if dice.one_in(4):
             broken = {"key": "broken", "operator": "Exists"}
             late = {**broken, "effect": "NoExecute", "tolerationSeconds": 60}
@@ -336,8 +345,7 @@ class WorkDraw:
                 more["capacity"]["requests"]["slots"] = "1"
         if not of_several and dice.one_in(10):
             more["adminAccess"] = True
-        missing = "errors" in self._dimensions and dice.one_in(12)
-        return exactly(name, "missing" if missing else dice.pick("gpu", "gpu", "gpu", "big"), *selectors, **more)
+        return exactly(name, chosen, *selectors, **more)
 
 
 def _names(requests: Sequence[Obj]) -> list[str]:
