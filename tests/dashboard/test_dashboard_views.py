@@ -290,11 +290,13 @@ def test_work_whose_pods_are_not_made_waits_too() -> None:
     job["spec"] = {"parallelism": 2, "completions": 2, "suspend": True, "template": template}
     runs = pod("web-1-x", node="a")
     runs["metadata"]["ownerReferences"] = [{**owner, "kind": "ReplicaSet", "name": "web-1", "uid": "r"}]
-    snapshot = SchedulerCache.of([ready("a"), {**replicas, "spec": spec}, job, runs]).snapshot()
+    older: Obj = {**replicas, "metadata": {**replicas["metadata"], "name": "web-0", "uid": "r0"}}
+    makers = [{**replicas, "spec": spec}, {**older, "spec": {**spec, "replicas": 1}}, job]
+    snapshot = SchedulerCache.of([ready("a"), *makers, runs]).snapshot()
     found = waiting_work(snapshot)
-    assert [(each.workload.name, each.pods) for each in found] == [("deployment/web", 2), ("job/night", 2)]
+    assert [(each.workload.name, each.pods) for each in found] == [("deployment/web", 3), ("job/night", 2)]
     about = subject(snapshot, found[0].workload, ())
-    assert about is not None and (about[0], about[1]["metadata"]["name"]) == ("replicaset", "web-1")
+    assert about is not None and about[0] == "replicaset"
     enough = SchedulerCache.of([ready("a"), {**replicas, "spec": {**spec, "replicas": 1}}, runs]).snapshot()
     assert waiting_work(enough) == ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
@@ -112,12 +112,15 @@ def waiting_work(
     """List pending work in the order of scheduling: by priority, then by age; also work whose pods are not made."""
     index = (known or KnownPods()).at(snapshot)
     found = {each.workload: each for each in index.waiting() if chosen.takes(each.workload)}
+    unmade: dict[Workload, WaitingWorkload] = {}
     for kind, maker, missing in makers_without_pods(snapshot, living=index.living):
         work = Workload(namespaced_name(maker).partition("/")[0], made_for(kind, maker))
         if work not in found and chosen.takes(work):
             since = str(maker["metadata"].get("creationTimestamp") or "")
-            found[work] = WaitingWorkload(work, missing_pods(maker, missing), since, 0, "")
-    return tuple(sorted(found.values(), key=lambda w: (-w.priority, w.since, w.workload)))
+            before = unmade.get(work, WaitingWorkload(work, 0, since, 0, ""))
+            pods = before.pods + missing_pods(maker, missing)
+            unmade[work] = replace(before, pods=pods, since=min(before.since, since))
+    return tuple(sorted((found | unmade).values(), key=lambda w: (-w.priority, w.since, w.workload)))
 
 
 def is_waiting(pod: PodInfo) -> bool:
