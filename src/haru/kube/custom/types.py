@@ -85,7 +85,7 @@ class CustomType:
         kept = without_fractions(kept)
         if metadata is not obj.get("metadata"):
             kept = {**kept, "metadata": metadata}
-        return kept, unknown + [unknown_field(path) for path in more]
+        return kept, unknown + [unknown_field(path) for path in sorted(more)]
 
     def default(self, obj: Obj) -> Obj:
         """The object with the schema's defaults."""
