@@ -154,3 +154,23 @@ def test_all_containers_start_again_once_a_rule_of_one_asks_for_it() -> None:
     play.until(30)
     assert play.one("asks")["restartCount"] == 3
     assert not play.told("BackOff")
+
+
+def test_restarted_container_does_what_it_finds_left_by_its_runs_before() -> None:
+    script = "echo x >> /data/f; n=$(wc -l /data/f | awk '{print $1}'); [ $n = 3 ] && sleep 100; exit $((n - 1))"
+    mounts = [{"name": "v", "mountPath": "/data"}]
+    play = Play(container(script=script, volumeMounts=mounts), volumes=[{"name": "v", "emptyDir": {}}])
+    second = play.one()
+    assert (second["restartCount"], second["lastState"]["terminated"]["exitCode"]) == (1, 1)
+    play.until(15)
+    third = play.one()
+    assert (third["restartCount"], third["ready"], set(third["state"])) == (2, True, {"running"})
+
+
+def test_container_that_waits_for_its_restart_is_restarted_when_nothing_ends_it_any_more() -> None:
+    play = Play(container(), annotations={"fail.simulated.haru.dev/c": "Error"})
+    play.until(1)
+    assert play.one()["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    play.pod["metadata"]["annotations"] = {}
+    play.until(30)
+    assert set(play.one()["state"]) == {"running"}

@@ -36,13 +36,13 @@ from haru.kube.simulated_containers.container_scripts import (
     termination_message,
 )
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
+from haru.kube.simulated_containers.pod_neighbours import has_shared_volume
 from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes import probes
 from haru.simulated_nodes.images import ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF, pull_problem
-from haru.simulated_nodes.pod_scripts import CONFIG_ERROR
+from haru.simulated_nodes.pod_scripts import CONFIG_ERROR, CRASH_LOOP, script_of_run
 from haru.simulated_nodes.stops import stop_of
 
-CRASH_LOOP: Final = "CrashLoopBackOff"
 _SHOWN_SECONDS: Final = 1.0
 """How long a failed pull is shown before its back-off is."""
 _MOST_STEPS: Final = 8
@@ -243,6 +243,11 @@ class _Advance:
         self._statuses[name] = {**made, "lastState": {"terminated": again} if again else {}}
         self._runs.began[name] = self._now
         self._runs.told[name] = -1.0
+        if again and has_shared_volume(self._pod):  # it finds what its runs before have left there
+            members = {"initContainerStatuses": self._init, "containerStatuses": self._main}
+            now = {name: [self._statuses[one["name"]] for one in these] for name, these in members.items()}
+            pod = {**self._pod, "status": {**(self._pod.get("status") or {}), **now}}
+            self._scripts = {**self._scripts, name: script_of_run(pod, container, self._sources)}
         return True
 
     def _run(self, container: Obj) -> bool:

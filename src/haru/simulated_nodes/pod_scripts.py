@@ -8,7 +8,7 @@ from typing import Final
 from haru.kube.meta import Obj
 from haru.kube.pod_containers import containers_of
 from haru.kube.pod_environment.fields import ConfigError
-from haru.kube.simulated_containers.container_scripts import ENDS_AT_ONCE, Script, ends_for_others, script_of
+from haru.kube.simulated_containers.container_scripts import ENDS_AT_ONCE, RUNS_ON, Script, ends_for_others, script_of
 from haru.kube.simulated_containers.container_shell import variables_of
 from haru.kube.simulated_containers.files import NO_SOURCES, ContainerFiles, PodSources
 from haru.simulated_nodes import pods as podlib
@@ -16,6 +16,7 @@ from haru.simulated_nodes import probes
 from haru.simulated_nodes.images import pull_problem
 
 CONFIG_ERROR: Final = "CreateContainerConfigError"
+CRASH_LOOP: Final = "CrashLoopBackOff"
 
 
 def scripts_of(pod: Obj, sources: PodSources = NO_SOURCES) -> Mapping[str, Script] | None:
@@ -38,6 +39,12 @@ def scripts_of(pod: Obj, sources: PodSources = NO_SOURCES) -> Mapping[str, Scrip
         return None
     unknown = {one["name"]: ENDS_AT_ONCE for one in every if ends_for_others(pod, one)}
     return {**unknown, **scripts}
+
+
+def script_of_run(pod: Obj, container: Obj, sources: PodSources = NO_SOURCES) -> Script:
+    """What a container does in the run that its status tells of. Raises ValueError for a malformed annotation."""
+    found = _script_of(pod, container, sources)
+    return found or (ENDS_AT_ONCE if ends_for_others(pod, container) else RUNS_ON)
 
 
 def _script_of(pod: Obj, container: Obj, sources: PodSources) -> Script | None:
@@ -63,4 +70,10 @@ def _needs_steps(pod: Obj, every: Sequence[Obj], sources: PodSources) -> bool:
     if any(pull_problem(pod, one) or probes.has_effect(pod, one, sources) for one in every):
         return True
     statuses = podlib.statuses(pod)
-    return any(podlib.restart_reason(one, statuses[one["name"]]) for one in every if one["name"] in statuses)
+    known = [(one, statuses[one["name"]]) for one in every if one["name"] in statuses]
+    return any(podlib.restart_reason(one, status) or _waits_for_restart(status) for one, status in known)
+
+
+def _waits_for_restart(status: Obj) -> bool:
+    waiting = (status.get("state") or {}).get("waiting")
+    return waiting is not None and waiting.get("reason") == CRASH_LOOP
