@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from api_caller import MAPS, USER, Caller, config_map
+from api_caller import MAPS, PODS, USER, Caller, config_map, pod
 from webhook_server import WebhookServer, allow, hook, hooks, mutating, patch, rule, validating
 
 __all__ = ["hooks"]
@@ -85,3 +85,50 @@ async def test_port_without_a_number_is_shown_by_its_name(api: Caller) -> None:
         )
     shown = (await api("GET", path, accept=TABLE)).json["rows"]
     assert [row["cells"][2] for row in shown] == ["<unset>", "http,80"]
+
+
+async def test_nothing_is_posted_to_what_is_in_a_namespace_that_goes(api: Caller) -> None:
+    space = "/api/v1/namespaces/going"
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "going"}})
+    await api.create(f"{space}/serviceaccounts", {"metadata": {"name": "default"}})
+    await api.create(f"{space}/pods", pod("p"))
+    await api("DELETE", space)
+    bound = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"name": "n"}}
+    evicted = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    for path, body in (
+        ("serviceaccounts/default/token", {"spec": {}}), ("pods/p/eviction", evicted), ("pods/p/binding", bound),
+        ("bindings", bound),
+    ):  # fmt: skip
+        answer = await api("POST", f"{space}/{path}", body)
+        assert answer.status == 403, (path, answer.body)
+        assert answer.json["details"]["causes"][0]["reason"] == "NamespaceTerminating"
+
+
+async def test_limits_of_pods_leave_out_the_overhead_of_a_runtime_class(api: Caller) -> None:
+    made = {"metadata": {"name": "r"}, "handler": "h", "overhead": {"podFixed": {"cpu": "1"}}}
+    await api.create("/apis/node.k8s.io/v1/runtimeclasses", made)
+    limits = [{"type": "Pod", "min": {"cpu": "200m"}}]
+    await api.create("/api/v1/namespaces/default/limitranges", {"metadata": {"name": "l"}, "spec": {"limits": limits}})
+    answer = await api("POST", PODS, pod("p", runtimeClassName="r"))
+    assert answer.status == 403
+    assert answer.json["message"].endswith("minimum cpu usage per Pod is 200m.  No request is specified")
+
+
+async def test_overhead_that_no_class_defines_is_refused_after_limits(api: Caller) -> None:
+    refused = await api("POST", PODS, pod("p", overhead={"cpu": "1"}))
+    assert (refused.status, "Pod Overhead set without" in refused.json["message"]) == (403, True)
+    limits = [{"type": "Pod", "min": {"cpu": "2"}}]
+    await api.create("/api/v1/namespaces/default/limitranges", {"metadata": {"name": "l"}, "spec": {"limits": limits}})
+    assert "minimum cpu usage" in (await api("POST", PODS, pod("p", overhead={"cpu": "1"}))).json["message"]
+
+
+async def test_ports_of_a_pod_on_a_node_that_is_not_there_are_not_found(api: Caller) -> None:
+    await api.create(PODS, pod("p", nodeName="nowhere"))
+    answer = await api("POST", f"{PODS}/p/portforward")
+    assert (answer.status, answer.json["message"]) == (404, 'pods "nowhere" not found')
+
+
+async def test_only_affinity_by_client_gets_a_time(api: Caller) -> None:
+    body = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], "sessionAffinity": "x"}}
+    answer = await api("POST", "/api/v1/namespaces/default/services", body)
+    assert [cause["field"] for cause in answer.json["details"]["causes"]] == ["spec.sessionAffinity"]

@@ -148,10 +148,12 @@ class Situations:
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         held = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["x.y/z"]}}
         root = f"/api/v1/namespaces/{name}"
+        pod = pod_of("held", {"finalizers": ["x.y/z"]})
         options = r.choice([{}, {"propagationPolicy": "Foreground"}, {"gracePeriodSeconds": 0}])
         return [
             self.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
             self.post(f"{root}/serviceaccounts", account), self.post(f"{root}/configmaps", held),
+            self.post(f"{root}/pods", pod),
             Request("DELETE", root, "", JSON, options, "situation/namespace"),
         ]  # fmt: skip
 
@@ -167,6 +169,8 @@ class Situations:
             "namespace": name}, "spec": {"user": "u", "resourceAttributes": {
                 "verb": "get", "resource": "pods", "namespace": name}}}  # fmt: skip
         lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}}
+        evicted = {"apiVersion": "policy/v1", "kind": "Eviction"}
+        bound = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "held"}, "target": {"name": "n1"}}
         dry = r.choice(["", "", "dryRun=All"])
         conditions = [{"type": "NamespaceDeletionContentFailure", "status": "True"}]
         status = {"phase": r.choice(["Active", "Terminating", "x"]), "conditions": conditions}
@@ -178,6 +182,8 @@ class Situations:
             self.post(f"/apis/authorization.k8s.io/v1/namespaces/{name}/localsubjectaccessreviews", review),
             self.post(f"/apis/coordination.k8s.io/v1/namespaces/{name}/leases", lease),
             self.post(f"{path}/serviceaccounts/default/token", {"spec": {}}),
+            self.post(f"{path}/pods/held/eviction", {**evicted, "metadata": {"name": "held"}}),
+            self.post(f"{path}/pods/held/binding", bound), self.post(f"{path}/bindings", bound),
             Request("PATCH", held, "", MERGE, {"data": {"a": r.choice("bc")}}, "situation/held"),
             Request("PATCH", f"{path}/configmaps/applied", "fieldManager=m", {"Content-Type": PATCHES["apply"]},
                     {**new, "metadata": {"name": "applied"}}, "situation/held"),

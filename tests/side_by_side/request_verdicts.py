@@ -71,6 +71,8 @@ _LINES = [
     ),
     ("words about a body", r"\.message: \"WORDS\" \| \"the API version in the data"),
     ("devices of classes without an extended resource", r"code: 201 .*exceeded quota.*requests\.deviceclass\.resource"),
+    ("a Service without Endpoints", r"code: 404 .*\| 503 (no endpoints available for service|$)"),
+    ("a pod whose runtime class has an empty name", r"code: 500 resource name may not be empty \| 422 "),
     ("an empty answer about a pod's log", r"code: 204 .* \| 200"),
     ("a number beyond 32 bits in a strategic merge patch", r".*-2147483648.* \| .*patch.*WORDS"),
     ("an empty list of metadata", r"\.(items|rows): null \| \[\]$"),
@@ -119,6 +121,8 @@ def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> 
         return "what is missing, before who else refuses it"
     if line.startswith("review#") and request.resource.endswith("reviews"):
         return "webhooks about reviews"
+    if line.startswith("review#") and ('"resource": "resourcequotas"' in line or '"runtimeClassName": ""' in line):
+        return "a quota is charged with the write; an empty name of a class is validated"
     line = re.sub(r"^review\[\d+\]\.request\.(object|oldObject)", "", line)
     accept = request.headers.get("Accept", "")
     if line.startswith("content type:") and PROTOBUF in accept and "json" in accept:
@@ -205,7 +209,9 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         return "a number beyond 32 bits in a configuration"
     if of.endswith("/scale") and (line.startswith(".metadata.resourceVersion") or (owners and "f:replicas" in line)):
         return "the owner of a count that was written by a Scale"
-    is_of_status = (owners and ".f:status" in line) or (line.startswith(".metadata.resourceV") and '"status"' in body)
+    is_of_status = (owners and ".f:status" in line) or (
+        line.startswith(".metadata.resourceV") and ('"status"' in body or '"/status' in body)
+    )
     if of == "podgroups" and is_of_status:
         return "the status in a write to a PodGroup"
     is_owned = owners and "f:deletionTimestamp" in line

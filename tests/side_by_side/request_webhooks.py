@@ -91,6 +91,13 @@ _CONDITIONS = [
 ]
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that has gone meanwhile says nothing."""
+
+
 class HookServer:
     """The server of one side; `asked` are the reviews that came."""
 
@@ -121,8 +128,7 @@ class HookServer:
             def log_message(self, format: str, *args: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with tempfile.TemporaryDirectory() as directory:
             certificate, key = Path(directory) / "hook.crt", Path(directory) / "hook.key"

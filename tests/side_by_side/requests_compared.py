@@ -145,7 +145,7 @@ class Side:
             self.marks["continue", request.path] = metadata["continue"]
         if (
             request.resource.partition("/")[2]
-            or not metadata.get("uid")
+            or not (metadata.get("uid") and metadata.get("resourceVersion"))
             or value.get("kind") == "PartialObjectMetadata"
         ):
             return

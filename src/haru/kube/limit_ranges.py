@@ -64,7 +64,8 @@ def pod_faults(limit_range: Obj, pod: Obj) -> list[str]:
                     resources = container.get("resources") or {}
                     faults += _faults(item, _amounts(resources, "requests"), _amounts(resources, "limits"))
         elif item.get("type") == "Pod":
-            faults += _faults(item, pod_requests({"spec": spec}), pod_limits({"spec": spec}))
+            own = {"spec": {name: value for name, value in spec.items() if name != "overhead"}}
+            faults += _faults(item, pod_requests(own), pod_limits(own))
     return list(dict.fromkeys(faults))
 
 

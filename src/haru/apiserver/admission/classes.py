@@ -30,9 +30,16 @@ async def apply_runtime_class(call: Call, pod: Obj) -> None:
         spec["overhead"] = dict(fixed)
     elif fixed and not _equal(given, fixed):
         raise _refusal(call, pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
-    elif given and not fixed:
-        raise _refusal(call, pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
     _apply_scheduling(call, pod, (found or {}).get("scheduling") or {})
+
+
+async def check_overhead(call: Call, pod: Obj) -> None:
+    """A pod has the overhead of its runtime class, or none; one that nobody defined is refused last, as in 1.36."""
+    spec = pod["spec"]
+    name = spec.get("runtimeClassName")
+    found = await call.objects.peek("node.k8s.io", "runtimeclasses", "", name) if name else None
+    if spec.get("overhead") and not ((found or {}).get("overhead") or {}).get("podFixed"):
+        raise _refusal(call, pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 
 
 def _apply_scheduling(call: Call, pod: Obj, scheduling: Obj) -> None:

@@ -197,6 +197,10 @@ class Admission:
         for plugin in self._admit_status.get(_key(call), ()):
             await plugin(call, new, old)
 
+    async def admit_posted(self, call: Call, name: str) -> None:
+        """Refuse what is posted to a subresource (Binding, Eviction, TokenRequest) of a namespace that is going."""
+        await require_live_namespace(call, {"metadata": {"name": name}})
+
     async def admit_token(self, call: Call, asked: Mapping[str, Any]) -> None:
         """Refuse a request for a token."""
         await node_restriction.check_token(self._authorizer, call, asked)
@@ -263,7 +267,7 @@ def _validate_create(authorizer: Authorizer, ranger: LimitRanger, pod_security: 
         (_SCHEDULING, "priorityclasses"): (priority.require_single_default,),
         **dict.fromkeys(_POLICIES, (partial(parameters.check_kind, authorizer),)),
         **dict.fromkeys(_BINDINGS, (partial(parameters.check_reference, authorizer),)),
-        _PODS: (ranger.check_pod, pod_security.check_pod),
+        _PODS: (ranger.check_pod, pod_security.check_pod, classes.check_overhead),
         _VOLUME_CLAIMS: (ranger.check_volume_claim,),
         _SIGNING: (signing.check_subject,),
         _NAMESPACES: (pod_security.check_namespace,),

@@ -91,6 +91,9 @@ class BuiltInAdmission(Protocol):
     async def admit_status(self, call: Call, new: Obj, old: Obj, given: Obj) -> None:
         """Admit an update of the status; `given` is the new object with what a status does not set."""
 
+    async def admit_posted(self, call: Call, name: str) -> None:
+        """Admit what is posted to a subresource of the named object."""
+
     async def admit_token(self, call: Call, asked: Mapping[str, Any]) -> None:
         """Admit the spec of a TokenRequest, as it was sent."""
 

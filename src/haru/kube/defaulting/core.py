@@ -17,7 +17,10 @@ def _service(service: Obj, gates: FeatureGates) -> None:
     fill(spec, sessionAffinity="None", type="ClusterIP")
     if spec["sessionAffinity"] == "None":
         spec.pop("sessionAffinityConfig", None)
-    elif (part(spec, "sessionAffinityConfig", "clientIP") or {}).get("timeoutSeconds") is None:
+    elif (
+        spec["sessionAffinity"] == "ClientIP"
+        and (part(spec, "sessionAffinityConfig", "clientIP") or {}).get("timeoutSeconds") is None
+    ):
         spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _CLIENT_IP_SECONDS}}
     for port in items(spec, "ports"):
         fill(port, protocol="TCP", targetPort=port.get("port"))

@@ -110,6 +110,8 @@ class KubeletProxy:
         endpoint = await kubelets.endpoint(node) if kubelets is not None else None
         simulated = kubelets is None or endpoint is None
         if simulated and wanted.subresource == "portforward":
+            if await self._objects.peek("", "nodes", "", node) is None:
+                raise not_found_error("", "pods", node)  # 1.36's words for a node that is not there
             raise StatusError(503, "ServiceUnavailable", f"there is no kubelet on node {node}: its pods are simulated")
         if not wants_upgrade(request.scope["headers"]):
             raise bad_request_error("Upgrade request required")

@@ -33,6 +33,7 @@ async def bind(call: Call) -> Response:
     resource, name = call.objects.served.preferred("", "pods"), call.name or metadata.get("name") or ""
     pods = replace(call, resource=resource, name=name, subresource="binding", together=[], findings=[])
     place_in_namespace(pods, metadata)
+    await call.admission.admit_posted(call, name)
     _validate(pods.name, binding)
     if pods.chain is not None:
         binding = await pods.chain.about_subresource(pods, binding)

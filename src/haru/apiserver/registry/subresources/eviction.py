@@ -53,6 +53,7 @@ async def evict(call: Call) -> Response:
         raise invalid_error("policy", "Eviction", call.name, [invalid(member, True, why)])
     options = checked_options(asked)
     call.dry_run = call.dry_run or bool(asked.get("dryRun"))
+    await call.admission.admit_posted(call, call.name)
     await node_restriction.check_eviction(call)
     if call.chain is not None:
         await call.chain.about_subresource(call, eviction)

@@ -44,6 +44,7 @@ async def issue_token(tokens: AccountTokens, call: Call) -> Response:
     request = await bodies.read_object(call.request, _KIND)
     _check_names(call, request.get("metadata") or {})
     spec = request.setdefault("spec", {})
+    await call.admission.admit_posted(call, call.name)
     await call.admission.admit_token(call, spec)
     account = await call.objects.read("", "serviceaccounts", call.namespace, call.name)
     if account is None:
