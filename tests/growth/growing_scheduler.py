@@ -58,7 +58,9 @@ def selecting(api: str, kind: str) -> Callable[[int], Obj]:
         selector: Obj = {"app": f"a{n}"}
         if kind in ("ReplicaSet", "StatefulSet"):
             selector = {"matchLabels": selector}
-        return named(api, kind, f"owner-{n}", "default", spec={"selector": selector})
+        template: Obj = {"metadata": {}, "spec": {"containers": []}}
+        spec = {"selector": selector, **({} if kind == "Service" else {"template": template, "replicas": 0})}
+        return named(api, kind, f"owner-{n}", "default", spec=spec)
 
     return made
 
@@ -85,6 +87,12 @@ def finished_member(n: int) -> Obj:
     return {**obj, "status": {"phase": "Succeeded"}}
 
 
+def job(n: int) -> Obj:
+    """A Job with a deadline that makes no pods now."""
+    spec = {"activeDeadlineSeconds": 60, "parallelism": 0, "template": {"spec": {"containers": []}}}
+    return named("batch/v1", "Job", f"job-{n}", "default", spec=spec)
+
+
 MAKERS: dict[str, Callable[[int], Obj]] = {
     "Node": lambda n: node(f"node-{n}"),
     "ResourceSlice": lambda n: resource_slice(f"node-{n}", 2),
@@ -109,7 +117,7 @@ MAKERS: dict[str, Callable[[int], Obj]] = {
     "PodGroup": lambda n: pod_group(f"group-{n}", 2),
     "ResourceClaim": lambda n: allocated(claim(f"held-{n}"), allocation(f"node-{n}", "gpu-0"), running(n)),
     "Pod": running,
-    "Job": lambda n: named("batch/v1", "Job", f"job-{n}", "default", spec={"activeDeadlineSeconds": 60}),
+    "Job": job,
     FINISHED: finished_member,
     "PodGroup.scheduling.x-k8s.io": lambda n: foreign.coscheduling(f"cosched-{n}", 2),
     "JobSet": lambda n: foreign.job_set(f"set-{n}", foreign.replicated_job("work", 1, 2)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
@@ -11,13 +10,11 @@ import pytest
 from counted_calls import SIZES, Steps, assert_all_flat, growth
 from dashboard_pages import address_of
 from engine_objects import pod
-from fake_api import FakeApi
-from growing_scheduler import MAKERS, changed, named
+from growing_scheduler import MAKERS
+from growing_view import MORE, GrownView, maker
 from left_over import left_to_a_collection
 
-from haru.client.api import ApiClient
-from haru.client.informer import Informer
-from haru.cluster_view import KINDS, ChangeCounter, ClusterView, WatchedObjects
+from haru.cluster_view import KINDS, ClusterView
 from haru.dashboard.access import Access
 from haru.dashboard.app import Dashboard, _Place
 from haru.dashboard.asked import Answer, Asked, Page
@@ -30,83 +27,6 @@ from haru.dashboard.views.usage import Span, Use
 from haru.dashboard.views.usage_history import UsageHistory
 from haru.dashboard.views.workloads import Workload
 from haru.explain.entry import explain
-from haru.gangs import ADAPTERS
-from haru.gangs import KINDS as FOREIGN
-from haru.kube.kinds import known_kind
-
-Obj = dict[str, Any]
-LEASE = ("coordination.k8s.io/v1", "Lease")
-
-
-def event(n: int) -> Obj:
-    about = {"kind": "Pod", "name": f"running-{n}", "namespace": "default", "uid": f"uid-running-{n}"}
-    return named("v1", "Event", f"event-{n}", "default", involvedObject=about, reason="Told", message="x")
-
-
-def lease(n: int) -> Obj:
-    return named(*LEASE, f"lease-{n}", "kube-system", spec={"holderIdentity": f"{n}"})
-
-
-def template(n: int) -> Obj:
-    return named("resource.k8s.io/v1", "ResourceClaimTemplate", f"template-{n}", "default", spec={"spec": {}})
-
-
-def workload(n: int) -> Obj:
-    return named("scheduling.k8s.io/v1alpha2", "Workload", f"workload-{n}", "default", spec={"podGroupTemplates": []})
-
-
-def quota(n: int) -> Obj:
-    return named("v1", "ResourceQuota", f"quota-{n}", f"namespace-{n}", spec={"hard": {"pods": "10"}})
-
-
-MORE = {
-    "Event": event,
-    "Lease": lease,
-    "ResourceClaimTemplate": template,
-    "ResourceQuota": quota,
-    "Workload": workload,
-}
-
-
-def maker(kind: str) -> Callable[[int], Obj]:
-    return MORE[kind] if kind in MORE else MAKERS[kind]
-
-
-class GrownView:
-    """A watched cluster with `size` objects of each kind that the dashboard watches."""
-
-    def __init__(self, size: int) -> None:
-        client = ApiClient.in_process(FakeApi())
-        self.changes = ChangeCounter()
-        self.objects, self.size, self._revision = WatchedObjects(self.changes), size, 0
-        self.informers: dict[str, Informer] = {}
-        for api_version, kind in KINDS:
-            self.informers[kind] = self.objects.informer(client, known_kind(api_version, kind))
-        self.objects.use([kind for name in ADAPTERS for kind in FOREIGN if name])
-        for kind in self.informers:
-            for number in range(size):
-                self.hear(kind, "ADDED", maker(kind)(number))
-        for number in range(size):
-            self.hear("Pod", "ADDED", MAKERS["Pod that has succeeded"](number))
-        self.hear("Pod", "ADDED", pod("waits", cpu="1000"))
-        self.objects.view()
-
-    def hear(self, kind: str, type_: str, obj: Obj) -> None:
-        self._revision += 1
-        obj["metadata"]["resourceVersion"] = str(self._revision)
-        obj["metadata"].setdefault("uid", f"uid-{kind}-{obj['metadata']['name']}")
-        self.informers[kind]._hear(type_, obj)
-
-    def costs(self, kind: str) -> dict[str, Steps]:
-        """The second of two: the first may fill a cache."""
-        for number in (self.size + 1, self.size + 2):
-            obj = maker(kind)(number)
-            found: dict[str, Steps] = {}
-            for type_, each in (("ADDED", obj), ("MODIFIED", changed(obj)), ("DELETED", changed(obj))):
-                with Steps() as found[f"{type_} {kind}"]:
-                    self.hear(kind, type_, each)
-                    self.objects.view()
-        return found
 
 
 def test_every_kind_that_the_dashboard_watches_has_a_growth_case() -> None:

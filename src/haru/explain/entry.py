@@ -17,12 +17,13 @@ from haru.explain import hypothesis
 from haru.explain.changes import listed
 from haru.explain.diagnosis.allocations import allocated_twice, frees_text, held_by, held_claim
 from haru.explain.diagnosis.holders import since_of
+from haru.explain.diagnosis.makers import lacking
 from haru.explain.diagnosis.node_scores import why_here
 from haru.explain.diagnosis.object_states import State, ended_job, pod_state, settled_group
 from haru.explain.diagnosis.pending import titled, waiting
 from haru.explain.diagnosis.pod_creation import refused_creation
 from haru.explain.diagnosis.predicted_pods import MAKERS, without_pods
-from haru.explain.diagnosis.quotas import Refusal, lacking, lacking_daemons, unmade
+from haru.explain.diagnosis.quotas import Refusal, unmade
 from haru.explain.diagnosis.running_pods import end_problems, problems_of, running_problems
 from haru.explain.diagnosis.verdict import distinct
 from haru.explain.diagnosis.workload_unit import (
@@ -203,7 +204,7 @@ def _maker(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
 
 def _daemon_set(snapshot: Snapshot, obj: Obj) -> Explanation:
     """A DaemonSet that lacks pods: those that it has are explained one by one."""
-    count, owner = lacking_daemons(snapshot, obj), {"kind": "DaemonSet", **_reference(obj)}
+    count, owner = lacking(snapshot, {**obj, "kind": "DaemonSet"}), {"kind": "DaemonSet", **_reference(obj)}
     text = f"{counted(count, 'pod')} of daemon set {namespaced_name(obj)} not made yet"
     told = titled("DaemonSet", obj, "FitsLater", (Reason("PodsMissing", text),))
     refused = refused_creation(snapshot, owner)

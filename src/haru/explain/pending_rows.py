@@ -17,7 +17,7 @@ from haru.engine import Options, Overlay, Reason, Snapshot
 from haru.engine.plugins import device_demand_of, named_nodes
 from haru.engine.state import PodInfo, namespaced_name, workload_of
 from haru.explain import hypothesis
-from haru.explain.diagnosis.quotas import MAKERS, lacking, lacking_daemons
+from haru.explain.diagnosis.makers import waiting_makers
 from haru.explain.diagnosis.running_pods import waits_in_trouble
 from haru.explain.diagnosis.workload_unit import WorkloadUnit, hypothetical_options
 from haru.explain.entry import explain
@@ -230,31 +230,12 @@ def _since(pods: Iterable[PodInfo]) -> str:
 
 
 def makers_without_pods(
-    snapshot: Snapshot,
-    chosen: Callable[[str, Obj], bool] = lambda kind, obj: True,
-    living: Mapping[str, int] | None = None,
+    snapshot: Snapshot, chosen: Callable[[str, Obj], bool] = lambda kind, obj: True
 ) -> Iterator[tuple[str, Obj, int]]:
-    """What makes pods and lacks some, because they are refused or not made yet: its kind, itself, how many.
-
-    `living` are the pods of each owner that did not end, by its uid, where that is known.
-    """
-    known = living if living is not None else Counter(map(owner_of_living, snapshot.pods.values()))
-    for kind in MAKERS:
-        for obj in snapshot.objects(kind).values():
-            maker = {**obj, "kind": kind}
-            if chosen(kind, maker):
-                missing = lacking(snapshot, maker, known.get(str(maker["metadata"].get("uid")), 0))
-                if missing or (kind == "Job" and _is_suspended(maker)):
-                    yield kind, maker, missing
-    for obj in snapshot.objects("DaemonSet").values():
-        missing = lacking_daemons(snapshot, obj, known.get(str(obj["metadata"].get("uid")), 0))
-        if missing and chosen("DaemonSet", obj):
-            yield "DaemonSet", {**obj, "kind": "DaemonSet"}, missing
-
-
-def owner_of_living(pod: PodInfo) -> str:
-    """The uid of the controller of a pod that did not end; empty if there is none."""
-    return "" if pod.terminal or pod.deleting else str((controller_of(pod.obj) or {}).get("uid") or "")
+    """What makes pods and lacks some, because they are refused or not made yet: its kind, itself, how many."""
+    for maker, missing in waiting_makers(snapshot):
+        if chosen(maker["kind"], maker):
+            yield maker["kind"], maker, missing
 
 
 def made_for(kind: str, maker: Obj) -> str:
@@ -266,11 +247,6 @@ def made_for(kind: str, maker: Obj) -> str:
 def missing_pods(maker: Obj, missing: int) -> int:
     """How many pods wait to be made; of a suspended Job all that it would run at once."""
     return missing or int(maker["spec"].get("parallelism") or 1)
-
-
-def _is_suspended(job: Obj) -> bool:
-    ended = any((get_condition(job, name) or {}).get("status") == "True" for name in ("Complete", "Failed"))
-    return bool((job.get("spec") or {}).get("suspend")) and not ended
 
 
 _MAKER_KINDS: dict[str, ExplainedKind] = {

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from haru.engine import Snapshot
 from haru.engine.state import PodInfo, published_partition
 from haru.explain import without_explanation
+from haru.explain.pending_pods import chosen_pods
 from haru.kube.meta import Obj, annotations_of, get_condition, uid_of
 
 EXPLANATION = "explain.haru.dev/explanation"
@@ -36,9 +37,13 @@ def explanation_of(pod: Obj) -> str:
 
 def no_longer_waiting(snapshot: Snapshot, own: Collection[str]) -> Iterator[PodInfo]:
     """The pods whose explanation is over: they are bound, or another one explains them."""
-    for pod in snapshot.pods.values():
-        if not pod.deleting and explanation_of(pod.obj) and not is_pending(pod, own):
+    for pod in chosen_pods(snapshot, _is_explained).values():
+        if not pod.deleting and not is_pending(pod, own):
             yield pod
+
+
+def _is_explained(pod: PodInfo) -> bool:
+    return bool(explanation_of(pod.obj))
 
 
 def annotation_patch(pod: Obj, text: str, now: str) -> Obj:

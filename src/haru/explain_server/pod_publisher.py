@@ -33,6 +33,7 @@ from haru.explain import (
     hypothetical_options,
     is_waiting,
 )
+from haru.explain.pending_pods import pending_pods
 from haru.explain_server.pod_annotations import (
     annotation_patch,
     explanation_of,
@@ -128,7 +129,7 @@ class PodExplanationPublisher:
     async def _look(self, view: ClusterView) -> None:
         """Have everything explained that waits, and take the words away from what does not any more."""
         own, now = schedulers_of_haru(view.snapshot), self._clock.monotonic()
-        waiting = {_unit_of(pod) for pod in view.snapshot.pods.values() if is_pending(pod, own)}
+        waiting = {_unit_of(pod) for pod in pending_pods(view.snapshot).values() if is_pending(pod, own)}
         for key in waiting:
             self._queue.add(key, now)
         self._queue.forget_all_but(waiting)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +13,7 @@ from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload, workloa
 from haru.engine import Snapshot
 from haru.engine.state import PodInfo, differing, namespaced_name
 from haru.explain.object_names import ExplainedKind
-from haru.explain.pending_rows import made_for, makers_without_pods, missing_pods, owner_of_living
+from haru.explain.pending_rows import made_for, makers_without_pods, missing_pods
 from haru.explain.results import Explanation
 from haru.kube.meta import Obj, get_condition
 
@@ -50,8 +49,6 @@ class KnownPods:
         self._pods: Mapping[str, PodInfo] = {}
         self._of: dict[tuple[str, Workload | str], dict[str, PodInfo]] = {}
         self._waiting: dict[Workload, WaitingWorkload] = {}
-        self.living = Counter[str]()
-        """How many pods of each controller did not end, by its uid."""
 
     def at(self, snapshot: Snapshot) -> Self:
         """Go on to a snapshot; only the pods that differ are looked at."""
@@ -62,7 +59,6 @@ class KnownPods:
                 if pod is None:
                     continue
                 touched.add(workload(pod))
-                self._count(pod, 1 if is_new else -1)
                 for key in _keys(pod):
                     self._note(key, path, pod if is_new else None)
         self._pods = now
@@ -72,12 +68,6 @@ class KnownPods:
             else:
                 self._waiting.pop(work, None)
         return self
-
-    def _count(self, pod: PodInfo, by: int) -> None:
-        if owner := owner_of_living(pod):
-            self.living[owner] += by
-            if not self.living[owner]:
-                del self.living[owner]
 
     def _note(self, key: tuple[str, Workload | str], path: str, pod: PodInfo | None) -> None:
         known = self._of.setdefault(key, {})
@@ -113,7 +103,7 @@ def waiting_work(
     index = (known or KnownPods()).at(snapshot)
     found = {each.workload: each for each in index.waiting() if chosen.takes(each.workload)}
     unmade: dict[Workload, WaitingWorkload] = {}
-    for kind, maker, missing in makers_without_pods(snapshot, living=index.living):
+    for kind, maker, missing in makers_without_pods(snapshot):
         work = Workload(namespaced_name(maker).partition("/")[0], made_for(kind, maker))
         if work not in found and chosen.takes(work):
             since = str(maker["metadata"].get("creationTimestamp") or "")
@@ -161,8 +151,7 @@ def subject(snapshot: Snapshot, work: Workload, pods: Sequence[PodInfo]) -> Subj
         return kind, own  # type: ignore[return-value]
     first = min(pods, key=lambda pod: (not is_waiting(pod), pod.key), default=None)
     if first is None or not is_waiting(first):
-        living = Counter(map(owner_of_living, pods))
-        for maker_kind, maker, _ in makers_without_pods(snapshot, partial(_makes, work), living):
+        for maker_kind, maker, _ in makers_without_pods(snapshot, partial(_makes, work)):
             return maker_kind.lower(), maker  # type: ignore[return-value]
     return ("pod", first.obj) if first is not None else None
 

@@ -6,7 +6,6 @@ Source: admission plugin ResourceQuota, as behaviour.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,9 +13,10 @@ from datetime import UTC, datetime
 from haru.engine import Reason, Snapshot
 from haru.engine.state import PodInfo
 from haru.explain.changes import patch
+from haru.explain.diagnosis.makers import MAKERS, lacking, waiting_makers, wanted_pods
 from haru.explain.explanation import Remedy
 from haru.kube.jobs import is_gang_job
-from haru.kube.meta import Obj, controller_of, get_condition
+from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.quota.checking import QuotaRefusal, Write, charges, evaluator_of, in_scopes
 from haru.kube.quota.claims import extended_names
@@ -27,7 +27,6 @@ _ALONE = {"WorkloadWithJob": False}
 _NEVER_OVERDUE = datetime(1970, 1, 1, tzinfo=UTC)
 Lacking = tuple[Obj, int]
 """An object that has still to be made, and how many like it."""
-MAKERS = ("Job", "ReplicaSet", "StatefulSet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,67 +148,28 @@ class Unmade:
     refusal: Refusal
 
 
-def unmade(snapshot: Snapshot, maker: Obj, living: int | None = None) -> Unmade | None:
-    """What a Job, ReplicaSet or StatefulSet lacks because quotas refuse it; `living` are its pods that did not end."""
+def unmade(snapshot: Snapshot, maker: Obj, missing: int | None = None) -> Unmade | None:
+    """What a Job, ReplicaSet or StatefulSet lacks because quotas refuse it; `missing` are the pods that it lacks."""
     if not snapshot.objects("ResourceQuota"):
         return None
-    missing = lacking(snapshot, maker, living)
+    missing = lacking(snapshot, maker) if missing is None else missing
     if not missing:
         return None
     pod = _next_pod(maker)
     lacked = [pod.obj, *_claims_of(snapshot, pod)]
-    at_once = _wanted(maker) if maker["kind"] == "Job" and is_gang_job(maker) else 1
+    at_once = wanted_pods(maker) if maker["kind"] == "Job" and is_gang_job(maker) else 1
     refused = refusal(snapshot, pod.obj, [(obj, missing) for obj in lacked], at_once)
     return Unmade(pod, missing, refused) if refused is not None else None
-
-
-def lacking(snapshot: Snapshot, maker: Obj, living: int | None = None) -> int:
-    """How many pods a Job, ReplicaSet or StatefulSet lacks; `living` are its pods that did not end."""
-    if living is None:
-        living = _living(snapshot)[maker["metadata"].get("uid")]
-    return max(0, _wanted(maker) - living)
-
-
-def lacking_daemons(snapshot: Snapshot, daemon_set: Obj, living: int | None = None) -> int:
-    """How many pods a DaemonSet lacks, by the nodes that its controller counts; `living` as above."""
-    if living is None:
-        living = _living(snapshot)[daemon_set["metadata"].get("uid")]
-    wanted = int((daemon_set.get("status") or {}).get("desiredNumberScheduled") or 0)
-    return 0 if daemon_set["metadata"].get("deletionTimestamp") else max(0, wanted - living)
 
 
 def all_unmade(snapshot: Snapshot) -> Iterator[Unmade]:
     """What all workloads lack for that reason."""
     if not snapshot.objects("ResourceQuota"):
         return
-    living = _living(snapshot)
-    for kind in MAKERS:
-        for maker in snapshot.objects(kind).values():
-            found = unmade(snapshot, {**maker, "kind": kind}, living[maker["metadata"].get("uid")])
-            if found is not None:
-                yield found
-
-
-def _living(snapshot: Snapshot) -> Counter[str | None]:
-    """How many living pods each owner has, by uid."""
-    owners = (controller_of(pod.obj) for pod in snapshot.pods.values() if not (pod.terminal or pod.deleting))
-    return Counter(owner["uid"] for owner in owners if owner is not None)
-
-
-def _wanted(maker: Obj) -> int:
-    """How many living pods a workload wants to have."""
-    spec, status = maker.get("spec") or {}, maker.get("status") or {}
-    if maker["metadata"].get("deletionTimestamp"):
-        return 0
-    if maker["kind"] != "Job":
-        return int(1 if spec.get("replicas") is None else spec["replicas"])
-    ended = any((get_condition(maker, name) or {}).get("status") == "True" for name in ("Complete", "Failed"))
-    if spec.get("suspend") or ended:
-        return 0
-    wanted = int(1 if spec.get("parallelism") is None else spec["parallelism"])
-    if spec.get("completions") is None:
-        return wanted
-    return min(wanted, int(spec["completions"]) - int(status.get("succeeded") or 0))
+    for maker, missing in waiting_makers(snapshot):
+        found = unmade(snapshot, maker, missing) if maker["kind"] in MAKERS else None
+        if found is not None:
+            yield found
 
 
 def _claims_of(snapshot: Snapshot, pod: PodInfo) -> list[Obj]:
