@@ -109,3 +109,12 @@ async def test_what_is_answered_and_not_stored_says_who_set_which_fields(api: Ca
 async def test_what_the_server_makes_itself_is_its_own(api: Caller) -> None:
     namespace = await api.get("/api/v1/namespaces/kube-system")
     assert [entry["manager"] for entry in namespace["metadata"]["managedFields"]] == ["kube-apiserver"]
+
+
+@pytest.mark.parametrize("path", ["/version", "/api/v1/namespaces", "/apis", "/healthz"])
+async def test_time_limit_in_the_url_must_be_a_duration(api: Caller, path: str) -> None:
+    refused = await api("GET", f"{path}?timeout=soon")
+    message = 'invalid timeout specified in the request URL - time: invalid duration "soon"'
+    assert (refused.status, refused.json["message"]) == (400, message)
+    for text in ("0s", "3m", "1m30s", ""):
+        assert (await api("GET", f"{path}?timeout={text}")).status == 200, text

@@ -113,6 +113,12 @@ def test_unchanged_value_is_not_validated_again() -> None:
     assert broken(rule, {"replicas": 6}, {"replicas": 5}) != []
 
 
+def test_rule_about_changes_judges_what_did_not_change() -> None:
+    assert broken("self.replicas != oldSelf.replicas", {"replicas": 5}, {"replicas": 5}) != []
+    optional = "!oldSelf.hasValue() || self.replicas != oldSelf.value().replicas"
+    assert broken(optional, {"replicas": 5}, {"replicas": 5}, optionalOldSelf=True) != []
+
+
 def test_item_of_map_list_is_correlated_by_key() -> None:
     items: Obj = {
         "type": "object",

@@ -50,6 +50,7 @@ from haru.apiserver.serving_address import ServingAddress
 from haru.apiserver.start_retry import until_store_answers
 from haru.apiserver.streams import OpenStreams
 from haru.event_loop import SharedTimeout, is_for_a_client
+from haru.kube.durations import nanoseconds_of
 from haru.kube.errors import StatusError, bad_request_error, internal_error, suppress_status
 from haru.kube.lifecycle import deprecation_warning
 from haru.kube.meta import Obj
@@ -197,6 +198,7 @@ class ApiServer:
         path, parts = request.path, self.components
         if not self._started:
             raise StatusError(503, "ServiceUnavailable", "the server has not been started")
+        _check_timeout(request)
         if not _IS_HEALTH(path):
             # What was acknowledged before by another server counts here: bindings, definitions, and all that is read.
             await parts.objects.store.progress()
@@ -359,3 +361,14 @@ class ApiServer:
             self.metrics.observe(request, response.status, time.perf_counter() - started)
             if request.trail is not None:
                 await request.trail.complete(request, response)
+
+
+def _check_timeout(request: Request) -> None:
+    """400 for a time limit in the URL that is none; connections and watches have no such limit."""
+    text = request.param("timeout") if b"timeout=" in request.scope["query_string"] else ""
+    if not text or _CONNECTS(request.path) or request.flag("watch"):
+        return
+    try:
+        nanoseconds_of(text)
+    except ValueError as error:
+        raise bad_request_error(f"invalid timeout specified in the request URL - {error}") from None

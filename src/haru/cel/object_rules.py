@@ -2,7 +2,7 @@
 
 `self` is the value at the rule's place, `oldSelf` the one before an update where it can be told which that was. A rule
 that reads `oldSelf` is about changes and says nothing of new values, unless `optionalOldSelf` makes it an optional.
-Source: KEP 2876 and KEP 4008 (what did not change is not judged again), as behaviour.
+Source: KEP 2876 and KEP 4008 (what did not change is not judged again but by rules about changes), as behaviour.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ class _Walk:
         if new is None or self._left < 0:
             return
         rules = self._rules.get(id(schema), ())
-        if rules and (old is _ABSENT or new != old):
+        if rules and old is not _ABSENT and new == old:
+            rules = tuple(rule for rule in rules if rule.about_changes)
+        if rules:
             yield from self._apply(rules, new, old, schema, path, root=root)
         if isinstance(new, dict):
             before = old if isinstance(old, dict) else {}
