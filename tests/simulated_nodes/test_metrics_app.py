@@ -56,7 +56,12 @@ async def app() -> MetricsApp:
 
 
 async def ask(
-    path: str, user: str = "root", *, method: str = "GET", certificate: bytes | None = DER
+    path: str,
+    user: str = "root",
+    *,
+    method: str = "GET",
+    certificate: bytes | None = DER,
+    asked: MetricsApp | None = None,
 ) -> tuple[int, Obj]:
     said: list[Obj] = []
 
@@ -75,8 +80,22 @@ async def ask(
         "headers": [(b"x-remote-user", user.encode())],
         "extensions": {CERTIFICATE: certificate},
     }
-    await (await app())(scope, receive, send)  # type: ignore[arg-type]
+    await (asked or await app())(scope, receive, send)  # type: ignore[arg-type]
     return said[0]["status"], json.loads(b"".join(one.get("body", b"") for one in said[1:]))
+
+
+async def test_answer_about_one_pod_reads_no_other_pod_and_no_other_node() -> None:
+    asked, read = await app(), list[int]()
+    listed = asked._client.list
+
+    async def counted(*args: Any, **options: Any) -> Obj:
+        found: Obj = await listed(*args, **options)
+        read.append(len(found["items"]))
+        return found
+
+    asked._client.list = counted  # type: ignore[method-assign]
+    status, found = await ask(f"{ROOT}/namespaces/team-a/pods/a", asked=asked)
+    assert (status, found["metadata"]["name"], read) == (200, "a", [1, 1])
 
 
 async def test_pods_of_simulated_nodes_are_listed_with_what_they_use_now() -> None:

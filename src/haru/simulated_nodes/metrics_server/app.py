@@ -117,7 +117,9 @@ class MetricsApp:
     async def _pods(self, namespace: str, labels: str, name: str) -> list[Obj]:
         fields = f"{_RUNNING},metadata.name={name}" if name else _RUNNING
         pods = (await self._client.list(PODS, namespace, labels, fields))["items"]
-        simulated = {name_of(node) for node in await self._simulated("", "")}
+        nodes = {pod["spec"].get("nodeName") or "" for pod in pods}
+        # Of the pods of one node, or of one alone, no other node is read.
+        simulated = set(map(name_of, await self._simulated("", nodes.pop() if len(nodes) == 1 else "")))
         now = self._now()
         made = (pod_metrics(pod, now) for pod in pods if pod["spec"].get("nodeName") in simulated)
         return [one for one in made if one["containers"]]
