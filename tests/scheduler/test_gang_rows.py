@@ -111,6 +111,28 @@ def test_two_replacement_members_are_bound_together() -> None:
     play(scenario)
 
 
+def test_gang_that_loses_a_member_while_it_waits_is_held_and_not_tried() -> None:
+    """A node that comes would wake it, for a decision that tells what 1.36 does not tell."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.node("n1")
+        await bench.gang("g", 2)
+        for name in ("a", "b"):
+            await bench.pod(name, cpu="3", group="g")
+        await asyncio.sleep(5)
+        assert (await bench.condition(PODS, "a", "PodScheduled"))["reason"] == "Unschedulable"
+        before = (await bench.condition(GROUPS, "g", "PodGroupScheduled"))["message"]
+        await bench.delete("b")
+        await bench.node("n2")
+        await asyncio.sleep(30)
+        assert (await bench.condition(GROUPS, "g", "PodGroupScheduled"))["message"] == before
+        assert (await bench.condition(PODS, "a", "PodScheduled"))["reason"] == "NotReadyForScheduling"
+        await bench.pod("c", cpu="3", group="g")
+        await bench.eventually_bound("a", "c")
+
+    play(scenario)
+
+
 def test_failing_binding_of_one_member_is_retried() -> None:
     async def scenario(bench: Bench) -> None:
         await bench.node(gpus=3)

@@ -82,7 +82,8 @@ class Scenario:
     def fails(self) -> bool:
         """Whether any device, or volume, is not attached at last."""
         stories = {word for story in self.stories.values() for word in story}
-        return not stories <= {"true", "late"} or self.volumes not in ("", "true", "late") or bool(self.acts)
+        deleted = any(act.verb != "create" for act in self.acts)
+        return not stories <= {"true", "late"} or self.volumes not in ("", "true", "late") or deleted
 
     @property
     def races(self) -> bool:
@@ -130,6 +131,9 @@ class _Draw:
             self.made.objects += self._node(name)
         if self._dice.one_in(4):
             self._crowd()
+            return
+        if self._dice.one_in(5):
+            self._grow()
             return
         self._unit()
         if self._dice.one_in(4):
@@ -200,6 +204,40 @@ class _Draw:
         spec["affinity"] = {"nodeAffinity": _first(f"{self.made.prefix}-n0")}
         spec["containers"] = [{"name": "main", "image": "registry.example.com/work:1", "resources": resources}]
         return obj("v1", "Pod", name, spec={**spec, "priorityClassName": chosen})
+
+    # -- gangs that wait ----------------------------------------------------------------------------------------------
+
+    def _grow(self) -> None:
+        """A gang that lacks a member or devices, until a pod or a node comes."""
+        dice, prefix, made = self._dice, self.made.prefix, self.made
+        made.stories.clear()
+        made.objects = list(self._plain_node(f"{prefix}-n0", dice.pick(1, 2, 3)))
+        count = dice.pick(2, 2, 3)
+        policy = dice.pick({"gang": {"minCount": count}}, {"gang": {"minCount": count}}, {"basic": {}})
+        made.units.append(
+            obj("scheduling.k8s.io/v1alpha2", "PodGroup", f"{prefix}-g", spec={"schedulingPolicy": policy})
+        )
+        pods = []
+        for number in range(count):
+            claim = claim_spec(exactly("r", "attachable"))
+            made.units.append(obj("resource.k8s.io/v1", "ResourceClaim", f"{prefix}-c{number}", spec=claim))
+            pods.append(self._pod(f"{prefix}-p{number}", {"cpu": dice.pick("1", "1", "5")}))
+            pods[-1]["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": f"{prefix}-c{number}"}]
+            pods[-1]["spec"]["schedulingGroup"] = {"podGroupName": f"{prefix}-g"}
+        late = pods.pop() if dice.one_in(2) else None
+        made.units += pods
+        if late is not None:
+            made.acts.append(Act(3.0, "create", (late,)))
+        if dice.one_in(2):
+            made.acts.append(Act(6.0, "create", tuple(self._plain_node(f"{prefix}-n1", 3))))
+
+    def _plain_node(self, name: str, count: int) -> Iterator[Obj]:
+        """A node with devices that need not be attached."""
+        (made,) = node(name, 8, {SCENARIO: self.made.prefix, HOST: name})
+        (pool,) = slice_of(name, [device(f"d{number}") for number in range(count)], "p", nodeName=name)
+        assert isinstance(made, dict) and isinstance(pool, dict)
+        yield made
+        yield pool
 
     # -- evictions ----------------------------------------------------------------------------------------------------
 

@@ -94,6 +94,8 @@ class EventHandlers:
             self._leave_unit(key, path)
             if new is not None and is_member:
                 self._sibling_changed(old, new, key)
+            elif is_member and (unit := self._queue.units.get(key)) is not None:
+                self._pre_enqueue.member_lost(unit)
         elif not self._cluster.is_assumed(pod_key(new)):
             self._pod_waits(old, new, key, path)
         self.may_help(queueing_hints.pod_change(old, new, self._cluster.now))

@@ -184,6 +184,12 @@ class PreEnqueue:
         self._check_incomplete(unit)
         self.hold_or_release(unit)
 
+    def member_lost(self, unit: QueuedUnit) -> None:
+        """Hold the members that are left if they are too few now; one stands for all as long as they are not."""
+        first = next((path for path in unit.pods if path not in self.blocked), None)
+        if first is not None and not self.check(unit, first):
+            self.recheck_all(unit)
+
     def _check_incomplete(self, unit: QueuedUnit, but: str = "") -> None:
         """Check the pods that are held because their group lacks members: the first one stands for all."""
         siblings = self._holds.incomplete_of
