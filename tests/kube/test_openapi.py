@@ -66,6 +66,18 @@ def test_openapi_documents_have_no_dangling_references(group: str, version: str)
         assert declared == {segment[1:-1] for segment in path.split("/") if segment.startswith("{")}
 
 
+def empty_lists(value: Any, path: str = "") -> Iterator[str]:
+    if isinstance(value, list) and not value:
+        yield path
+    for name, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from empty_lists(inner, f"{path}.{name}")
+
+
+@pytest.mark.parametrize(("group", "version"), group_versions())
+def test_openapi_documents_have_no_empty_lists_which_clients_would_lose(group: str, version: str) -> None:
+    assert list(empty_lists(document(group, version))) == []
+
+
 def test_patch_parameters_include_field_validation() -> None:
     paths = document("", "v1")["paths"]
     patch = paths["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]

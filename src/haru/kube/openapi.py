@@ -393,7 +393,7 @@ def _operation(schemas: _Schemas, kind: Kind, body: Kind, action: str, scoped: b
     operation: Obj = {
         "operationId": f"{_WORDS.get(action, action)}{name}{suffix}",
         "tags": [f"{group.lower()}_{kind.version}"],
-        "parameters": _QUERIES[action],
+        **({"parameters": _QUERIES[action]} if _QUERIES[action] else {}),
         "responses": {
             **{code: {"description": _CODES[code], "content": content} for code in _ANSWERS.get(action, ("200",))},
             "401": {"description": "Unauthorized"},
