@@ -543,6 +543,14 @@ async def test_definition_goes_though_its_status_names_a_version_that_it_has_not
     await _until(api, f"{DEFINITIONS}/{NAME}", 404)
 
 
+async def test_kind_that_occurs_twice_is_told_before_what_it_says(api: Caller) -> None:
+    await define(api)
+    text = b'{"apiVersion": "ml.example.com/v1", "kind": "Training", "kind": "b", "metadata": {"name": "a"}}'
+    answer = await api("POST", f"{TRAININGS}?fieldValidation=Strict", text)
+    why = 'b in version "v1" cannot be handled as a b: strict decoding error: duplicate field "kind"'
+    assert (answer.status, answer.json["message"]) == (400, why)
+
+
 async def test_subresource_that_a_definition_has_not_is_told_of_as_the_object(api: Caller) -> None:
     await define(api, with_schema({"type": "object", "properties": {"spec": {"type": "object"}}}))
     await api("POST", TRAININGS, {**training("llm"), "spec": {}})

@@ -132,3 +132,17 @@ async def test_only_affinity_by_client_gets_a_time(api: Caller) -> None:
     body = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], "sessionAffinity": "x"}}
     answer = await api("POST", "/api/v1/namespaces/default/services", body)
     assert [cause["field"] for cause in answer.json["details"]["causes"]] == ["spec.sessionAffinity"]
+
+
+async def test_finalizer_that_is_no_name_is_told_by_its_place_where_a_namespace_is_finalized(api: Caller) -> None:
+    await api.create("/api/v1/namespaces", {"metadata": {"name": "n"}})
+    body = {"metadata": {"name": "n"}, "spec": {"finalizers": ["kubernetes", "x"]}}
+    answer = await api("PUT", "/api/v1/namespaces/n/finalize", body)
+    assert [cause["field"] for cause in answer.json["details"]["causes"]] == ["spec.finalizers[1]"]
+
+
+async def test_webhook_may_not_make_an_object_of_another_kind(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/m"] = patch({"op": "replace", "path": "/kind", "value": "Other"})
+    await mutating(api, hook(hooks.client("/m"), rule("configmaps", "CREATE")))
+    answer = await api("POST", MAPS, config_map("m"))
+    assert (answer.status, 'no kind "Other" is registered for version "v1"' in answer.json["message"]) == (500, True)

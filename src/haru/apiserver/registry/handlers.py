@@ -33,7 +33,7 @@ from haru.kube.defaulting import apply_defaults
 from haru.kube.errors import StatusError, method_not_allowed_error
 from haru.kube.meta import Obj
 from haru.kube.signing_requests import with_condition_times
-from haru.kube.validation.core import validate_namespace
+from haru.kube.validation.core import validate_finalized_namespace
 from haru.kube.validation.metadata import validate_metadata_again, validate_metadata_update
 from haru.kube.validation.signing_requests import validate_signing_request_approval
 
@@ -52,7 +52,7 @@ async def _finalized(call: Call, wanted: Obj, live: Obj) -> Obj:
     errors = validate_metadata_update(metadata, live["metadata"]) + validate_metadata_again(
         metadata, call.resource.kind
     )
-    if errors := errors + validate_namespace(new):
+    if errors := errors + validate_finalized_namespace(new):
         raise call.invalid(call.name, errors)
     return new
 

@@ -204,6 +204,9 @@ async def read_object(request: Request, kind: Kind, also: Sequence[str] = ()) ->
         repeated = repeated_in(request, data, value)
     if value.get("apiVersion") in also:
         value["apiVersion"] = kind.api_version
+    said = value.get("kind")
+    if kind.custom is not None and repeated and wish == "Strict" and isinstance(said, str) and said != kind.kind:
+        raise _strict(said, str(value.get("apiVersion")).rpartition("/")[2], repeated)  # before it is looked at
     check_kind(value, kind)
     return decode_checked(value, kind, wish, repeated, request, text=data if content_type in JSON_TYPES else None)
 
@@ -268,10 +271,12 @@ def _place(problem: str) -> list[str]:
 
 def strict_error(kind: Kind, problems: list[str]) -> StatusError:
     """400 with every unknown or repeated field."""
-    return bad_request_error(
-        f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
-        f"strict decoding error: {', '.join(problems)}"
-    )
+    return _strict(kind.kind, kind.version, problems)
+
+
+def _strict(kind: str, version: str, problems: list[str]) -> StatusError:
+    why = f"strict decoding error: {', '.join(problems)}"
+    return bad_request_error(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
 def check_kind(value: Obj, kind: Kind) -> None:

@@ -11,6 +11,7 @@ from haru.kube.meta import Obj
 from haru.kube.validation.common import (
     each_message,
     immutable,
+    indexed,
     items,
     part,
     same,
@@ -33,14 +34,19 @@ _SECRET_KEYS = {
 
 def validate_namespace(namespace: Obj) -> list[FieldError]:
     """A Namespace: its finalizers are names."""
-    found: list[FieldError] = []
-    place = "spec.finalizers"
-    for finalizer in items(part(namespace, "spec"), "finalizers"):
-        found += each_message(place, finalizer, names.is_qualified_name(finalizer))
-        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
-            found.append(
-                invalid(place, finalizer, "name is neither a standard finalizer name nor is it fully qualified")
-            )
+    given = items(part(namespace, "spec"), "finalizers")
+    return [error for finalizer in given for error in _finalizer("spec.finalizers", finalizer)]
+
+
+def validate_finalized_namespace(namespace: Obj) -> list[FieldError]:
+    """The same where it is finalized, each told by its place."""
+    return indexed("spec.finalizers", items(part(namespace, "spec"), "finalizers"), _finalizer)
+
+
+def _finalizer(place: str, finalizer: str) -> list[FieldError]:
+    found = each_message(place, finalizer, names.is_qualified_name(finalizer))
+    if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
+        found.append(invalid(place, finalizer, "name is neither a standard finalizer name nor is it fully qualified"))
     return found
 
 

@@ -187,6 +187,10 @@ class Webhooks:
         if not attributes.is_whole:
             attributes.obj = patched
             return patched != before
+        given, kind = (patched.get("apiVersion"), patched.get("kind")), seen.target.kind
+        if given != (kind.api_version, kind.kind):
+            why = f'no kind "{given[1] or ""}" is registered for version "{given[0] or ""}"'
+            raise internal_error(f'{why} in scheme "pkg/runtime/scheme.go:111"')
         try:
             decoded, _ = strict_decode(patched, seen.target.kind)
             defaulted = apply_defaults(decoded, seen.target.kind, call.objects.gates, call.now)
