@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scheduler_bench import CLAIMS, DRIVER, EVENTS, NS, PODS, SLICES, Bench, play
+from scheduler_bench import CLAIMS, DRIVER, EVENTS, GROUPS, NS, PODS, SLICES, Bench, play
 
 from haru.engine.framework import DEFAULT_PROFILE
 from haru.scheduler.configuration import Configuration
@@ -162,6 +162,25 @@ def test_no_member_of_a_gang_is_bound_before_the_devices_of_all_are_ready(condit
         await asyncio.sleep(10)
         for name in ("p", "q"):
             assert "devices" not in (await bench.api.get(CLAIMS, name, NS))["status"] and not await bench.node_of(name)
+
+    play(scenario)
+
+
+def test_group_whose_quorum_is_being_bound_is_not_told_that_it_is_unschedulable() -> None:
+    async def scenario(bench: Bench) -> None:
+        await fabric(bench, "d0")
+        await bench.gang("g", 1)
+        await bench.claim("p")
+        await bench.pod("p", claim="p", group="g")
+        await asyncio.sleep(5)
+        await bench.pod("q", cpu="9", group="g")
+        await asyncio.sleep(5)
+        assert "Insufficient cpu" in (await bench.condition(PODS, "q", "PodScheduled"))["message"]
+        assert not await bench.node_of("p")
+        group = await bench.api.get(GROUPS, "g", NS)
+        assert not (group.get("status") or {}).get("conditions")
+        await tell(bench, "p", "attached")
+        await bench.eventually_bound("p")
 
     play(scenario)
 

@@ -217,11 +217,11 @@ class _Draw:
         made.units.append(
             obj("scheduling.k8s.io/v1alpha2", "PodGroup", f"{prefix}-g", spec={"schedulingPolicy": policy})
         )
-        pods = []
+        pods, cpu = [], dice.pick("1", "1", "5")
         for number in range(count):
             claim = claim_spec(exactly("r", "attachable"))
             made.units.append(obj("resource.k8s.io/v1", "ResourceClaim", f"{prefix}-c{number}", spec=claim))
-            pods.append(self._pod(f"{prefix}-p{number}", {"cpu": dice.pick("1", "1", "5")}))
+            pods.append(self._pod(f"{prefix}-p{number}", {"cpu": cpu}))
             pods[-1]["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": f"{prefix}-c{number}"}]
             pods[-1]["spec"]["schedulingGroup"] = {"podGroupName": f"{prefix}-g"}
         late = pods.pop() if dice.one_in(2) else None

@@ -17,7 +17,7 @@ from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.engine import Decision, Options, Snapshot
 from haru.engine.framework import MetricsRecorder
-from haru.engine.podgroup import members_needed, required_members
+from haru.engine.podgroup import has_quorum, members_needed, required_members
 from haru.engine.preemption import blocking_reservation, has_places_kept_from_all, keeps_nomination
 from haru.engine.state import GroupKey, MemberDecision, PodInfo, PodKey
 from haru.gangs import is_translated
@@ -254,7 +254,7 @@ class SchedulingCycle:
             self._retry_in_time(unit, decision)
             if not placed:
                 self.head.refused(unit, list(pods.values()))
-        if unit.is_group and not placed:
+        if unit.is_group and not placed and not self._has_quorum(unit):
             reason = "SchedulerError" if decision.status == "error" else "Unschedulable"
             self._report_group(GroupKey(unit.key[1], unit.key[2]), "False", reason, decision.message)
         rejected = [pods[m.pod.path] for m in left if m.status == "unschedulable"]
@@ -331,6 +331,12 @@ class SchedulingCycle:
         for member in placed:
             self._state.queue.take_out(unit.key, member.pod.path)
         self._state.tasks.spawn(self.binding_cycle.carry_out(binding_task))
+
+    def _has_quorum(self, unit: QueuedUnit) -> bool:
+        """Tell whether a group has places for its quorum, bound or not: members beyond it say nothing of the group."""
+        key, known = GroupKey(unit.key[1], unit.key[2]), self._state.cluster.snapshot()
+        group = group_object(known, unit)
+        return has_quorum(known, key, group, gang_scheduling=self._gang_scheduling(group))
 
     def _gang_scheduling(self, group: Obj | None) -> bool:
         return self._state.config.gang_scheduling or (group is not None and is_translated(group))
