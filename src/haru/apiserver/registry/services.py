@@ -195,8 +195,9 @@ def _choose_address(spec: Obj, before: Obj, others: list[Obj]) -> Iterator[Field
 
 def _free_address(taken: set[str]) -> str:
     # The first addresses are left to those who ask for one by name (the API server's own, DNS).
+    first, second, _, _ = str(SERVICE_NETWORK.network_address).split(".")
     for offset in range(256, SERVICE_NETWORK.num_addresses - 1):
-        address = str(SERVICE_NETWORK[offset])
+        address = f"{first}.{second}.{offset >> 8}.{offset & 255}"
         if address not in taken:
             return address
     raise internal_error("failed to allocate a serviceIP: range is full")
