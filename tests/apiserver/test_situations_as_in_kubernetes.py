@@ -146,3 +146,11 @@ async def test_webhook_may_not_make_an_object_of_another_kind(api: Caller, hooks
     await mutating(api, hook(hooks.client("/m"), rule("configmaps", "CREATE")))
     answer = await api("POST", MAPS, config_map("m"))
     assert (answer.status, 'no kind "Other" is registered for version "v1"' in answer.json["message"]) == (500, True)
+
+
+async def test_empty_answer_of_a_webhook_is_told_as_such(api: Caller, hooks: WebhookServer) -> None:
+    hooks.raw["/v"] = (200, b"")
+    await validating(api, hook(hooks.client("/v"), rule("configmaps", "CREATE")))
+    answer = await api("POST", MAPS, config_map("m"))
+    assert answer.status == 500
+    assert "failed to call webhook: 0-length response with status code: 200" in answer.json["message"]

@@ -69,7 +69,9 @@ def test_openapi_documents_have_no_dangling_references(group: str, version: str)
 def empty_lists(value: Any, path: str = "") -> Iterator[str]:
     if isinstance(value, list) and not value:
         yield path
-    for name, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for name, inner in (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
         yield from empty_lists(inner, f"{path}.{name}")
 
 

@@ -71,6 +71,7 @@ _LINES = [
     ),
     ("words about a body", r"\.message: \"WORDS\" \| \"the API version in the data"),
     ("devices of classes without an extended resource", r"code: 201 .*exceeded quota.*requests\.deviceclass\.resource"),
+    ("several validating webhooks refuse", r"code: \d+ .*\bh\d\.hooks\.ex.* \| \d+ .*\bh\d\.hooks\.ex"),
     ("a Service without Endpoints", r"code: 404 .*\| 503 (no endpoints available for service|$)"),
     ("a pod whose runtime class has an empty name", r"code: 500 resource name may not be empty \| 422 "),
     ("an empty answer about a pod's log", r"code: 204 .* \| 200"),
@@ -119,10 +120,16 @@ def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> 
     """Why a difference is known; empty if it is not. What a webhook was sent differs where answers do."""
     if line.startswith("review#") and re.search(_MISSING, str(answers[1].value)):
         return "what is missing, before who else refuses it"
+    if line.startswith("review#") and answers[0].status == answers[1].status >= 400:
+        return "who is asked about what is refused anyway"
     if line.startswith("review#") and request.resource.endswith("reviews"):
         return "webhooks about reviews"
     if line.startswith("review#") and ('"resource": "resourcequotas"' in line or '"runtimeClassName": ""' in line):
         return "a quota is charged with the write; an empty name of a class is validated"
+    if line.startswith("review[") and re.search(
+        r"status\.phase: - \| \"Pending\"$|object\.metadata\.managedFields: .* \| -$", line
+    ):
+        return "what webhooks see of new claims and bindings"
     line = re.sub(r"^review\[\d+\]\.request\.(object|oldObject)", "", line)
     accept = request.headers.get("Accept", "")
     if line.startswith("content type:") and PROTOBUF in accept and "json" in accept:

@@ -107,6 +107,9 @@ class WebhookClient:
                 raise WebhookError(f"the answer is larger than {ANSWER_LIMIT} bytes")
             if not 200 <= answer.status < 300:
                 raise WebhookError(_failure(answer.status, data))
+            if not data:
+                told = f"status code: {answer.status} and content type: {answer.headers.get('Content-Type', '')}"
+                raise WebhookError(f"0-length response with {told}")
             return data
 
     async def _resolved(self, config: Obj) -> _Location:
