@@ -112,6 +112,23 @@ async def test_command_has_its_input_to_its_end_and_its_outputs_and_status_are_t
                 assert 'kubelet_websocket_streaming_requests_total{subresource="exec"} 1' in await answer.text()
 
 
+@pytest.mark.parametrize(
+    ("wanted", "first"), [("output=1&error=1", b"\x01"), ("error=1", b"\x02"), ("input=1", b"\x03")]
+)
+async def test_one_empty_message_tells_that_a_command_is_there(tmp_path: Path, wanted: str, first: bytes) -> None:
+    async def silent(runtime: Runtime) -> None:
+        while len(runtime.streams) < 2:
+            runtime.frames += runtime.spdy.receive(await runtime.reader.read(65536))
+            runtime.streams.update((frame.headers["streamtype"], frame.stream) for frame in runtime.frames)
+        for stream in runtime.streams.values():
+            runtime.writer.write(runtime.spdy.reply(stream))
+        runtime.say("error", b"{}")
+
+    path = f"/exec/default/web/main?command=sh&{wanted}"
+    async with node(tmp_path, silent) as found, socket(found, path, V5) as ours:
+        assert [message.data async for message in ours] == [first, b"\x03{}"]
+
+
 async def test_terminal_is_resized(tmp_path: Path) -> None:
     async def terminal(runtime: Runtime) -> None:
         frame = await runtime.frame()

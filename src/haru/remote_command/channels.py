@@ -127,10 +127,12 @@ class WebSocketChannels(Channels):
         self._accepted = self._socket.send(AcceptConnection(subprotocol=chosen))
 
     async def open(self) -> None:
-        """Accept; empty messages tell the client that its outputs are there."""
+        """Accept; an empty message on the first output tells the client that it is there.
+
+        One on the channel of the status would be the end of the command to the official client for Java.
+        """
         self.take_over(self._accepted)
-        for channel in (STDOUT, STDERR, ERROR):
-            await self.write(channel, b"")
+        await self.write(STDOUT if self.wanted.stdout else STDERR if self.wanted.stderr else ERROR, b"")
 
     async def run(self) -> None:
         """Read messages until the client goes."""
