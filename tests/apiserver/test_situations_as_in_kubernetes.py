@@ -12,6 +12,7 @@ __all__ = ["hooks"]
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 APPLY = "application/apply-patch+yaml"
+BACKEND = {"apiGroup": "x.y", "kind": "K", "name": "n"}
 END = {"k8s.io/initial-events-end": "true"}
 
 
@@ -154,3 +155,18 @@ async def test_empty_answer_of_a_webhook_is_told_as_such(api: Caller, hooks: Web
     answer = await api("POST", MAPS, config_map("m"))
     assert answer.status == 500
     assert "failed to call webhook: 0-length response with status code: 200" in answer.json["message"]
+
+
+async def test_addresses_of_load_balancers_are_shown_once_and_in_order(api: Caller) -> None:
+    given = [{"ip": "10.0.0.9"}, {}, {"hostname": "a.b"}, {"ip": "10.0.0.1"}, {"ip": "10.0.0.9"}]
+    shown = []
+    for path, column, spec in (
+        ("/apis/networking.k8s.io/v1/namespaces/default/ingresses", 3, {"defaultBackend": {"resource": BACKEND}}),
+        ("/api/v1/namespaces/default/services", 3, {"type": "LoadBalancer", "ports": [{"port": 80}]}),
+    ):
+        await api.create(path, {"metadata": {"name": "s"}, "spec": spec})
+        status = {"status": {"loadBalancer": {"ingress": [one for one in given if one]}}}
+        written = await api("PATCH", f"{path}/s/status", status, type="application/merge-patch+json")
+        assert written.status == 200, written.body
+        shown.append((await api("GET", f"{path}/s", accept=TABLE)).json["rows"][0]["cells"][column])
+    assert shown == ["10.0.0.1,10.0.0.9,a.b"] * 2

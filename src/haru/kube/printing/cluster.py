@@ -66,9 +66,14 @@ def _external(obj: Obj, kind: str) -> str:
     if kind == "ExternalName":
         return str(spec(obj).get("externalName", ""))
     if kind == "LoadBalancer":
-        assigned = value_at(obj, "status", "loadBalancer", "ingress") or ()
-        return joined([*(item.get("ip") or item.get("hostname", "") for item in assigned), *given], "<pending>")
+        return joined([*_assigned(obj), *given], "<pending>")
     return joined(given)
+
+
+def _assigned(obj: Obj) -> list[str]:
+    """The addresses of a load balancer, each once and in order."""
+    given = value_at(obj, "status", "loadBalancer", "ingress") or ()
+    return sorted({str(item.get("ip") or item.get("hostname") or "") for item in given} - {""})
 
 
 def _event(obj: Obj) -> list[Any]:
@@ -176,12 +181,11 @@ def _endpoint_slice(obj: Obj) -> list[Any]:
 
 def _ingress(obj: Obj) -> list[Any]:
     hosts = [str(rule["host"]) for rule in spec(obj).get("rules") or () if rule.get("host")]
-    assigned = value_at(obj, "status", "loadBalancer", "ingress") or ()
     return [
         name(obj),
         spec(obj).get("ingressClassName") or NONE,
         _some(hosts) or "*",
-        ",".join(item.get("ip") or item.get("hostname", "") for item in assigned),
+        ",".join(_assigned(obj)),
         "80, 443" if spec(obj).get("tls") else "80",
         age(obj),
     ]
