@@ -28,6 +28,7 @@ from haru.explain.object_names import PlaceKind
 from haru.explain.render import redacted, redacted_story
 from haru.explain.results import DeviceStory, Explanation, NodeStory
 from haru.explain.subjects import explain_place
+from haru.kube.meta import Obj
 
 _log = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ class ExplanationCache:
         self._task: asyncio.Task[None] | None = None
         self._pods = KnownPods()
         """Only the worker's thread may use it."""
+        self._signs: tuple[Sequence[Obj], Mapping[str, Sequence[Obj]]] = ((), {})
         self._viewed = 0.0
         self._waiting = 0
 
@@ -161,7 +163,7 @@ class ExplanationCache:
             self._made.clear()
 
     def _explained(self, view: ClusterView, work: Workload) -> Explanation | None:
-        snapshot, signs = view.snapshot, signs_of(view.events, work.namespace)
+        snapshot, signs = view.snapshot, self._signs_of(view).get(work.namespace, ())
         about = subject(snapshot, work, pods_of(snapshot, work, self._pods))
         try:
             told = explain(snapshot, *about, signs, now_text()) if about is not None else None
@@ -170,6 +172,15 @@ class ExplanationCache:
             # The page then has the scheduler's words for this one, and explanations for all others.
             _log.exception("%s/%s cannot be explained", *work)
             return None
+
+    def _signs_of(self, view: ClusterView) -> Mapping[str, Sequence[Obj]]:
+        """The events that explain what waits, by namespace; those of the last view are kept."""
+        if self._signs[0] is not view.events:
+            found: dict[str, list[Obj]] = {}
+            for event in signs_of(view.events):
+                found.setdefault(event["metadata"].get("namespace") or "", []).append(event)
+            self._signs = view.events, found
+        return self._signs[1]
 
     def _next(self) -> tuple[Workload, float] | None:
         """Choose what to explain next, and when: first what was never explained, in the order of the queue."""

@@ -54,13 +54,9 @@ class Story:
     min_count: int = 0
 
 
-def signs_of(events: Iterable[Obj], namespace: str = "") -> list[Obj]:
-    """The events by which waiting work is explained: of one namespace, or of all."""
-    return [
-        {**event, "kind": "Event"}
-        for event in events
-        if event.get("reason") in _SIGNS and namespace in ("", event["metadata"].get("namespace"))
-    ]
+def signs_of(events: Iterable[Obj]) -> list[Obj]:
+    """The events by which waiting work is explained."""
+    return [{**event, "kind": "Event"} for event in events if event.get("reason") in _SIGNS]
 
 
 def story(
