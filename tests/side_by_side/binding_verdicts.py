@@ -25,7 +25,7 @@ _OF_ONE = (
 )
 """Words about what comes between a failure and the next attempt: only one scheduler frees claims at once."""
 _PLACEMENTS = "0/1 placements are available, first placement status: "
-_LOOKED_FOR = ("BindingConditionsPending", "FailedScheduling", "Scheduled", "Preempted")
+_LOOKED_FOR = ("BindingConditionsPending", "Scheduled", "Preempted")
 
 
 def differences(seen: Trace, ours: Trace, scenario: Scenario, *, is_disturbed: bool = False) -> list[str]:
@@ -41,8 +41,8 @@ def differences(seen: Trace, ours: Trace, scenario: Scenario, *, is_disturbed: b
     if scenario.is_gang and scenario.ended:
         return []  # which member is deleted, the first or the last, is drawn; what its siblings had by then is not
     if scenario.is_gang and scenario.fails:
-        # Members change places, and Haru binds none whose siblings get no devices; kube-scheduler goes by each alone.
-        return ["gang"] if len(bound[1]) > 1 or (bound[0] == {True} and bound[1] != {True}) else []
+        # Members change places, and so devices; Haru binds none whose siblings get none, kube-scheduler goes by each.
+        return ["gang"] if len(bound[1]) > 1 else []
     found = []
     nodes = [_but(one.nodes, scenario) for one in (seen, ours)]
     if is_disturbed:
@@ -54,7 +54,7 @@ def differences(seen: Trace, ours: Trace, scenario: Scenario, *, is_disturbed: b
         found.append("allocations")
     if found and scenario.races and (scenario.ended or "device binding" in str(seen.messages)):
         return []
-    if not found and bound[0] == {True} and _left(seen.claims) != _left(ours.claims):
+    if not found and not scenario.ended and bound[0] == {True} and _left(seen.claims) != _left(ours.claims):
         found.append("claims")
     if is_disturbed:
         return found
@@ -101,6 +101,9 @@ def _words(trace: Trace, scenario: Scenario) -> set[str]:
     told = {text for texts in _but(trace.messages, scenario).values() for text in texts}
     # A condition may be gone before anybody sees it.
     told |= {note for name, reason, note, *_ in trace.events if reason == "FailedScheduling" and name != scenario.ended}
+    if scenario.evicts:
+        # Victims end one after the other.
+        told = {text for text in told if "waiting for minCount" not in text}
     if scenario.is_disturbed:
         # A scheduler that looks more often comes to what is left once a claim, or node, is gone.
         told = {text for text in told if "cannot allocate all claims" not in text}
@@ -111,10 +114,10 @@ def _words(trace: Trace, scenario: Scenario) -> set[str]:
 
 
 def _events(trace: Trace, scenario: Scenario) -> set[tuple[str, ...]]:
-    """Events; of failures without their notes, which in a series are those of the first, and without the pod."""
+    """Events without the pod; those of failures are among the words."""
     told = (one for one in trace.events if one[1] in _LOOKED_FOR and one[0] != scenario.ended)
     return {
-        (reason, "" if reason == "FailedScheduling" else _named(note, trace), *more, *_related(kind, name))
+        (reason, _named(note, trace, scenario), *more, *_related(kind, name))
         for _, reason, note, *more, kind, name in told
     }
 
@@ -135,11 +138,11 @@ def _told(trace: Trace) -> set[tuple[str, ...]]:
     return told
 
 
-def _named(note: str, trace: Trace) -> str:
-    """A note with names for identifiers."""
+def _named(note: str, trace: Trace, scenario: Scenario) -> str:
+    """A note with names for identifiers, and of a gang without those of its members."""
     for uid, name in trace.uids.items():
         note = note.replace(uid, name)
-    return note
+    return re.sub(r"-p\d to ", " to ", note) if scenario.is_gang else note
 
 
 def _is_of_one(text: str) -> bool:

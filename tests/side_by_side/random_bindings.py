@@ -136,7 +136,7 @@ class _Draw:
             self._grow()
             return
         self._unit()
-        if self._dice.one_in(4):
+        if self._dice.one_in(4) and not self.made.volumes:
             self._disturb()
 
     def _disturb(self) -> None:

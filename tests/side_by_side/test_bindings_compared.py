@@ -106,7 +106,8 @@ def test_of_disturbed_schedulers_only_what_came_of_it_counts() -> None:
 def test_gang_differs_only_where_half_of_it_is_bound_or_none_of_it() -> None:
     half, whole, none = (Trace({"a": first, "b": second}) for first, second in (("n", ""), ("n", "n"), ("", "")))
     assert differences(half, none, GANG) == differences(half, whole, GANG) == differences(none, none, GANG) == []
-    assert differences(whole, half, GANG) == differences(half, half, GANG) == differences(whole, none, GANG) == ["gang"]
+    assert differences(whole, half, GANG) == differences(half, half, GANG) == ["gang"]
+    assert differences(whole, none, GANG) == []  # others of it may have got the devices that fail
 
 
 def test_controller_says_what_the_story_of_a_device_tells() -> None:
