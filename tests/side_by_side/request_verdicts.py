@@ -122,7 +122,7 @@ def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> 
         return "what is missing, before who else refuses it"
     if line.startswith("review#") and answers[0].status == answers[1].status >= 400:
         return "who is asked about what is refused anyway"
-    if line.startswith("review#") and request.resource.endswith("reviews"):
+    if line.startswith("review#") and request.resource.endswith(("reviews", "scene/review")):
         return "webhooks about reviews"
     if line.startswith("review#") and ('"resource": "resourcequotas"' in line or '"runtimeClassName": ""' in line):
         return "a quota is charged with the write; an empty name of a class is validated"
