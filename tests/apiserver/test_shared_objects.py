@@ -120,6 +120,7 @@ async def test_shared_watch_tells_deletions_with_their_revision_and_what_leaves_
     await api.create(PODS, pod("a") | {"metadata": {"name": "a", "labels": {"k": "v"}}})
     async with aclosing(client.watch(POD, "default", "0", label_selector="k=v", shared=True)) as events:
         seen.append(await anext(events))
+        assert (await anext(events))[0] == "BOOKMARK"  # where the first events end
         await api("PATCH", f"{PODS}/a", {"metadata": {"labels": {"k": "w"}}}, type=MERGE)
         seen.append(await anext(events))
         await api("PATCH", f"{PODS}/a", {"metadata": {"labels": {"k": "v"}}}, type=MERGE)

@@ -91,6 +91,7 @@ async def test_cluster_scoped_resource_of_newer_version_is_forwarded(pair: Pair)
 async def test_watch_events_are_forwarded(pair: Pair) -> None:
     async with pair.old.open("GET", f"{GROUPS}?watch=true&timeoutSeconds=60&allowWatchBookmarks=true") as stream:
         assert stream.status == 200
+        assert json.loads(await stream.content.readline())["type"] == "BOOKMARK"  # where the first events end
         for name in ("one", "two"):
             assert (await pair.new.call("POST", GROUPS, pod_group(name))).status == 201
             event = json.loads(await stream.content.readline())
