@@ -1,8 +1,8 @@
 #!/bin/sh
 # Makes the virtual environment for development. Where it runs as root on Debian, it installs what Python itself needs
 # (venv) and the programs that the integration tests use (kubectl, chromium, etcd, softhsm2, containerd with runc, nftables, a
-# static busybox, buildah with debootstrap) when they are missing; elsewhere those tests skip. npm fetches the scripts of the
-# dashboard's charts; without it there are none.
+# static busybox, buildah with debootstrap, zsh and fish) when they are missing; elsewhere those tests skip. npm fetches the
+# scripts of the dashboard's charts; without it there are none.
 set -eu
 
 PYTHON="${PYTHON:-python3}"
@@ -55,6 +55,9 @@ if can_install; then
   if ! command -v iptables >/dev/null 2>&1 || [ ! -e /usr/lib/cni/ptp ]; then
     install_package iptables containernetworking-plugins ||
       echo "containernetworking-plugins could not be installed: the nightly tests of two nodes skip" >&2
+  fi
+  if ! command -v zsh >/dev/null 2>&1 || ! command -v fish >/dev/null 2>&1; then
+    install_package zsh fish || echo "zsh and fish could not be installed: the tests of completion in them skip" >&2
   fi
   # A dynamic busybox does not run where there is nothing else.
   dpkg -s busybox-static >/dev/null 2>&1 || install_package busybox-static ||
