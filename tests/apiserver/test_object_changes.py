@@ -36,7 +36,8 @@ async def test_hundred_waits_leave_no_task_and_no_future_behind(api: Caller) -> 
         assert waiting() == []
     changes.stop()
     buckets = api.app.objects.store._buckets
-    assert not any(buckets[plural].waiting for plural in ("pods", "secrets", "configmaps"))
+    places = [place for plural in ("pods", "secrets", "configmaps") for place in buckets[plural].places.values()]
+    assert not any(place.waiting for place in places)
 
 
 async def test_cancelled_wait_leaves_no_task_behind(api: Caller) -> None:

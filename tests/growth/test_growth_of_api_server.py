@@ -27,6 +27,10 @@ def service(name: str) -> Obj:
     return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}
 
 
+def by_node(name: str) -> str:
+    return f"fieldSelector=spec.nodeName%3D{name}"
+
+
 class GrownApi:
     """As many namespaces, config maps, pods on nodes of their own and disruption budgets as `size`."""
 
@@ -46,6 +50,7 @@ class GrownApi:
             await self.call.create(MAPS, config_map(f"map-{number}", {"app": f"a{number}"}))
             await self.call.create(SERVICES, service(f"service-{number}"))
             await self.pod(f"pod-{number}", nodeName=f"node-{number}")
+        await asyncio.sleep(0.1)  # what the server does by itself at its start is over
 
     async def namespace(self, name: str) -> None:
         answer = await self.call("POST", NAMESPACES, {"metadata": {"name": name}})
@@ -98,6 +103,16 @@ async def list_a_namespace(api: GrownApi) -> Work:
 
 async def list_by_name(api: GrownApi) -> Work:
     return api.sends("GET", f"{PODS}?fieldSelector=metadata.name%3Dpod-1")
+
+
+async def list_by_node(api: GrownApi) -> Work:
+    await api.sends("GET", f"/api/v1/pods?{by_node('node-2')}")()  # whoever asks first has them indexed
+    return api.sends("GET", f"/api/v1/pods?{by_node('node-1')}")
+
+
+async def ask_a_simulated_kubelet_for_its_pods(api: GrownApi) -> Work:
+    await api.call.create("/api/v1/nodes", {"metadata": {"name": "node-1"}})
+    return api.sends("GET", "/api/v1/nodes/node-1/proxy/pods")
 
 
 async def open_a_watch(api: GrownApi) -> Work:
@@ -187,6 +202,23 @@ async def event_with_watchers_of_other_names(api: GrownApi) -> Work:
     return work
 
 
+async def events_with_watchers_of_other_nodes(api: GrownApi) -> Work:
+    """A pod is bound to a node, deleted there, and each node's kubelet watches its own pods."""
+    await api.pod("of-one-node")
+    for number in range(api.size):
+        await api.watch(f"/api/v1/pods?watch=1&resourceVersion={api.store.revision}&{by_node(f'node-{number}')}")
+    await _settle()
+    binding = {"metadata": {"name": "of-one-node"}, "target": {"kind": "Node", "name": "node-1"}}
+
+    async def work() -> None:
+        await api.sends("POST", f"{PODS}/of-one-node/binding", binding, 201)()
+        await _settle()
+        await api.sends("DELETE", f"{PODS}/of-one-node?gracePeriodSeconds=0")()
+        await _settle()
+
+    return work
+
+
 async def _settle() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
@@ -194,11 +226,12 @@ async def _settle() -> None:
 
 CASES: dict[str, tuple[Case, ...]] = {
     "get": (get,),
-    "list": (list_a_page, list_a_namespace, list_by_name),
+    "list": (list_a_page, list_a_namespace, list_by_name, list_by_node, ask_a_simulated_kubelet_for_its_pods),
     "watch": (
         open_a_watch,
         event_with_watchers_of_other_namespaces,
         event_with_watchers_of_other_names,
+        events_with_watchers_of_other_nodes,
     ),
     "create": (create, create_with_quota, create_a_namespace, bind, evict),
     "update": (update, update_a_service),

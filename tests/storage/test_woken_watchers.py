@@ -1,4 +1,4 @@
-"""A change wakes the watchers of its namespace and of its key, and nobody who watches misses one."""
+"""A change wakes the watchers of its namespace, its key and its indexed values, and nobody who watches misses one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from haru.storage.history import FEW_WATCHERS
-from haru.storage.interface import Compacted, Delete, Put, Watch
+from haru.storage.interface import Compacted, Delete, Event, Put, Record, Watch
 from haru.storage.memory import MemoryStore
 from virtual_time import run
 
@@ -60,6 +60,84 @@ def test_every_watcher_hears_of_all_changes_below_its_prefix(seed: int, follower
         for follower in everyone:
             follower.watch.close()
         await asyncio.gather(*tasks)
+
+    run(play())
+
+
+def value_of(record: Record) -> str:
+    return record.value.decode()
+
+
+def concerns(event: Event, prefix: str, value: str) -> bool:
+    """Whether what changed has the value, or had it."""
+    return event.key.startswith(prefix) and any(each and value_of(each) == value for each in (event.old, event.new))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_watcher_and_list_of_a_value_see_what_a_look_at_every_record_sees(seed: int) -> None:
+    """Objects change their value, go and come back; some watch from the past, some leave and come again."""
+
+    async def play() -> None:
+        random, store = Random(seed), MemoryStore(clock=asyncio.get_running_loop().time)
+        store.index("pods", value_of)
+        changes: list[Event] = []
+        asked = [(prefix, value) for prefix in ("pods/", "pods/a/") for value in ("", "n1", "n2")]
+        everyone: list[tuple[Follower, asyncio.Task[None], tuple[str, str], int]] = []
+
+        def follow(which: tuple[str, str], since: int) -> None:
+            follower = Follower(store.watch(which[0], since, which[1]), random.choice((0.0, 0.01, 0.2)))
+            everyone.append((follower, asyncio.create_task(follower.run()), which, since))
+
+        for number in range(400):
+            key = f"pods/{random.choice(SPACES)}/{random.randrange(4)}"
+            gone = await store.get(key) is not None and random.random() < 0.3
+            value = random.choice((b"", b"n1", b"n2"))
+            changes += await store.transact(Delete(key) if gone else Put(key, value))
+            if not number % 10:
+                follow(random.choice(asked), random.randrange(1, store.revision + 1))
+            if not number % 40:
+                everyone[random.randrange(len(everyone))][0].watch.close()
+            revision = random.choice((0, random.randrange(2, store.revision + 1)))
+            for prefix, value_asked in asked:
+                every = (await store.range(prefix, revision=revision)).records
+                found = await store.range(prefix, value=value_asked, revision=revision)
+                assert found.records == [record for record in every if value_of(record) == value_asked]
+                newest = (await store.range(prefix, value=value_asked)).records
+                first = await store.range(prefix, value=value_asked, limit=2)
+                assert first.records == newest[:2] and first.remaining == max(0, len(newest) - 2)
+                if newest:
+                    assert (await store.range(prefix, value=value_asked, after=newest[0].key)).records == newest[1:]
+            await asyncio.sleep(random.choice((0, 0, 0.001, 0.05)))
+        await asyncio.sleep(60.0)
+        for follower, _, which, since in everyone:
+            wanted = [event.revision for event in changes if event.revision > since and concerns(event, *which)]
+            assert follower.seen == (wanted[: len(follower.seen)] if follower.watch.closed else wanted), which
+            follower.watch.close()
+        await asyncio.gather(*(task for _, task, _, _ in everyone))
+        assert list(store._buckets["pods"].places) == [""], "what nobody follows is not kept"
+
+    run(play())
+
+
+def test_changes_of_other_values_wake_nobody_and_cut_nobody_off() -> None:
+    async def play() -> None:
+        store = MemoryStore(clock=asyncio.get_running_loop().time)
+        store.index("pods", value_of)
+        quiet = Follower(store.watch("pods/", 0, "quiet"))
+        task = asyncio.create_task(quiet.run())
+        for number in range(30_000):
+            await store.transact(Put(f"pods/a/{number % 10}", b"busy"))
+            if not number % 50:
+                await asyncio.sleep(0)
+        await store.transact(Put("pods/a/1", b"quiet"))
+        await asyncio.sleep(1.0)
+        await store.transact(Put("pods/a/1", b"busy"))
+        await asyncio.sleep(1.0)
+        assert quiet.seen == [store.revision - 1, store.revision] and quiet.turns == 3
+        with pytest.raises(Compacted):
+            store.watch("pods/", 1, "quiet")
+        quiet.watch.close()
+        await task
 
     run(play())
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from haru.apiserver.config import ServerConfig
-from haru.apiserver.encoding.objects import decode, recent, shared
+from haru.apiserver.encoding.objects import INDEXED_FIELDS, decode, indexed_field, recent, shared
 from haru.apiserver.registry.resources import Resource, Served
 from haru.apiserver.request.http import RandomIds
 from haru.kube.gates import FeatureGates
@@ -32,6 +33,9 @@ class ObjectStore:
         self._has_controllers = config.has_controllers
         self.new_uid = RandomIds().take
         """Returns a fresh UUIDv4."""
+        for resource in self.served.all():
+            if field := INDEXED_FIELDS.get(resource.bucket):
+                self.store.index(resource.bucket, partial(indexed_field, resource.stored, field))
 
     def now(self) -> str:
         """Return the current time in the format of object metadata."""
@@ -66,10 +70,13 @@ class ObjectStore:
         record = await self.record(resource, namespace, name) if resource else None
         return recent(record) if record else None
 
-    async def peek_all(self, group: str, plural: str, namespace: str = "") -> list[Obj]:
-        """Return all objects of a resource in their stored version, shared: the caller must not change them."""
+    async def peek_all(self, group: str, plural: str, namespace: str = "", *, indexed: str | None = None) -> list[Obj]:
+        """Return all objects of a resource in their stored version, shared: the caller must not change them.
+
+        `indexed`: those alone whose indexed field has this value.
+        """
         resource = self.served.find(group, plural)
         if resource is None:
             return []
-        page = await self.store.range(resource.prefix(namespace))
+        page = await self.store.range(resource.prefix(namespace), value=indexed)
         return [shared(record) for record in page.records]

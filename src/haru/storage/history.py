@@ -1,8 +1,9 @@
 """The memory of a store: the newest state of each bucket, its recent history, and the cursors in it.
 
-One log per bucket and a position per watcher: publishing an event costs the same with one watcher or two hundred,
-nothing is copied per watcher, and a slow reader costs nothing but its own place (it gets `Compacted` once the log has
-been cut past it). A state of the past is the present with the younger events undone.
+One log per bucket and per place in it that somebody follows, and a position per watcher: publishing an event costs the
+same with one watcher or two hundred, nothing is copied per watcher, and a slow reader costs nothing but its own place
+(it gets `Compacted` once what concerns it has been cut). A state of the past is the present with the younger events
+undone.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from haru.storage.interface import Compacted, Event, FutureRevision, Page, Record
+from haru.storage.places import Index, Place, ValueOf, names_of, namespace_of, place_name
 
 KEEP_SECONDS = 300.0
 KEEP_AT_LEAST = 1_000
@@ -20,8 +22,8 @@ KEEP_AT_MOST = 20_000
 FEW_WATCHERS = 40
 SECONDS_PER_WATCHER = 250e-6
 LONGEST_PAUSE = 0.1
-"""More watchers than a few are woken together, and not again before a pause that grows with their number: what happens
-meanwhile goes out in one piece. Between every few of them the loop sees to others."""
+"""Where more watchers than a few were woken together, nobody is before a pause that grows with their number: what
+happens meanwhile goes out in one piece. Between every few of them the loop sees to others."""
 
 WHOLE_AT_MOST = 8
 
@@ -29,11 +31,6 @@ WHOLE_AT_MOST = 8
 def bucket_of(key: str) -> str:
     """The part before the first slash."""
     return key.partition("/")[0]
-
-
-def namespace_of(text: str) -> str:
-    """The first two parts of a key or a prefix, with their slashes; empty where there are not so many."""
-    return text[: text.find("/", text.find("/") + 1) + 1]
 
 
 def prefix_end(prefix: str) -> str:
@@ -76,39 +73,53 @@ class Bucket:
     """State and history of one resource."""
 
     __slots__ = (
-        "_below",
+        "_everything",
+        "_index",
+        "_rests_until",
         "_rousing",
         "_timer",
         "_touched",
         "_whole",
-        "_woken",
         "compacted",
-        "cut",
         "keys",
-        "log",
+        "places",
         "records",
         "tallies",
-        "waiting",
-        "watchers",
+        "value_of",
     )
 
     def __init__(self, compacted: int) -> None:
         self.records: dict[str, Record] = {}
         self.keys: list[str] = []
-        self.log: list[Event] = []
-        self.cut = 0  # events that are no longer in the log: position = cut + index
         self.compacted = compacted
-        self.waiting: dict[str, dict[asyncio.Future[None], None]] = {}
-        """Who waits, by the namespace or the key that they watch (empty: all), in the order in which they came."""
-        self.watchers = 0
+        self._everything = Place(0)
+        self.places = {"": self._everything}
+        """What somebody follows, by name (empty: all)."""
+        self.value_of: ValueOf | None = None
         self.tallies: list[Tally] = []
-        self._below: dict[str, tuple[int, int, list[Event]]] = {}
+        self._index: Index | None = None  # made when it is first wanted
         self._rousing: deque[asyncio.Future[None]] = deque()
-        self._touched: dict[str, None] | None = {}
-        """The namespaces and keys with changes of which their watchers have not been told; None stands for all."""
+        self._touched: dict[Place, None] = {}
+        """Places with changes of which their watchers have not been told."""
         self._whole: dict[str, list[Record]] = {}  # by prefix: what was read whole since the last change
-        self._woken = 0.0
+        self._rests_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def log(self) -> list[Event]:
+        """All events, oldest first."""
+        return self._everything.events
+
+    def index(self) -> Index:
+        """The keys by value, from now on kept."""
+        if self._index is None:
+            assert self.value_of is not None, "nothing is indexed here"
+            self._index = Index(self.value_of, self.records.values())
+        return self._index
+
+    def has_value(self, record: Record, value: str | None) -> bool:
+        """Whether a record is indexed by a value; None stands for all."""
+        return value is None or self.index().value_of(record) == value
 
     def put(self, record: Record) -> None:
         """Set the newest version of a key."""
@@ -134,36 +145,54 @@ class Bucket:
     def publish(self, event: Event, at: float) -> None:
         """Make a change visible."""
         event.at = at
+        if self._index is not None:
+            self._index.take(event)
         if event.new is not None:
             self.put(event.new)
         else:
             self.remove(event.key)
-        self.log.append(event)
-        self.touch(namespace_of(event.key))
-        if event.key in self.waiting:
-            self.touch(event.key)
+        for name in names_of(event):
+            place = self.places.get(name)
+            if place is not None:
+                place.events.append(event)
+                self.touch(place)
         self._count()
         if not len(self.log) % 256:
-            # All go on to here, so that nobody is where the log has been cut for want of changes that concern him.
-            self._touched = None
             self.trim(at)
 
     def _count(self) -> None:
         for tally in self.tallies:
             tally.count += 1
 
-    def touch(self, place: str) -> None:
-        """Note that the watchers of a namespace, or of a key, are to be woken."""
-        if self._touched is not None:
-            self._touched[place] = None
+    def follow(self, prefix: str, value: str | None, since: int) -> Place:
+        """The place where the events below a prefix, of a key or of a value are, from those after `since` on."""
+        name, index = place_name(prefix, value), None if value is None else self.index()
+        place = self.places.get(name)
+        if place is None:
+            newest = self.log[-1].revision if self.log else since
+            place = self.places[name] = Place(max(since, newest))
+        if since < place.start:
+            older = self._between(since, place.start)
+            if index is not None:
+                for event in older:
+                    index.note(event)
+            place.reach_back([event for event in older if name in names_of(event)], since)
+        place.watchers += 1
+        return place
 
-    def stop_waiting(self, place: str, future: asyncio.Future[None]) -> None:
-        """Forget one who waits, if it does."""
-        alike = self.waiting.get(place)
-        if alike is not None:
-            alike.pop(future, None)
-            if not alike:
-                del self.waiting[place]
+    def leave(self, place: Place, prefix: str, value: str | None) -> None:
+        """One follows a place no more. What nobody follows is not kept."""
+        place.watchers -= 1
+        if not place.watchers and place is not self._everything:
+            del self.places[place_name(prefix, value)]
+
+    def _between(self, since: int, until: int) -> list[Event]:
+        first, last = (bisect_right(self.log, revision, key=lambda e: e.revision) for revision in (since, until))
+        return self.log[first:last]
+
+    def touch(self, place: Place) -> None:
+        """Note that the watchers of a place are to be woken."""
+        self._touched[place] = None
 
     def wake(self) -> None:
         """Tell the waiting watchers whom it concerns that the log has grown, now or after the pause."""
@@ -172,27 +201,30 @@ class Bucket:
 
     def is_pausing(self) -> bool:
         """Whether watchers are to wait for a moment; they are woken then."""
-        if self.watchers <= FEW_WATCHERS:
-            return False
         if self._timer is not None:
             return True
-        loop = asyncio.get_running_loop()
-        pause = self._woken + min(LONGEST_PAUSE, self.watchers * SECONDS_PER_WATCHER) - loop.time()
-        if pause <= 0:
+        if not self._rests_until:
             return False
-        self._timer = loop.call_later(pause, self._wake_all)
+        loop = asyncio.get_running_loop()
+        if self._rests_until <= loop.time():
+            return False
+        self._timer = loop.call_at(self._rests_until, self._wake_all)
         return True
 
     def _wake_all(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self.watchers > FEW_WATCHERS:
-            self._woken = asyncio.get_running_loop().time()
+        touched, self._touched = self._touched, {}
+        watchers = sum(place.watchers for place in touched)
+        self._rests_until = 0.0
+        if watchers > FEW_WATCHERS:
+            pause = min(LONGEST_PAUSE, watchers * SECONDS_PER_WATCHER)
+            self._rests_until = asyncio.get_running_loop().time() + pause
         is_rousing = bool(self._rousing)
-        for place in list(self.waiting) if self._touched is None else ("", *self._touched):
-            self._rousing.extend(self.waiting.pop(place, ()))
-        self._touched = {}
+        for place in touched:
+            self._rousing.extend(place.waiting)
+            place.waiting.clear()
         if not is_rousing:
             self._rouse()
 
@@ -217,11 +249,12 @@ class Bucket:
         self._whole.clear()
         self.records = {record.key: record for record in records}
         self.keys = [record.key for record in records]
-        self.cut += len(self.log) + 1
-        self.log = []
-        self._below.clear()
         self.compacted = revision
-        self._touched = None
+        if self._index is not None:
+            self._index = Index(self._index.value_of, records)
+        for place in self.places.values():
+            place.reset(revision)
+            self.touch(place)
         self._count()
         self.wake()
 
@@ -232,33 +265,25 @@ class Bucket:
 
     def _drop(self, count: int) -> None:
         if count:
-            self.compacted = max(self.compacted, self.log[count - 1].revision)
-            del self.log[:count]
-            self.cut += count
-            self._below.clear()
+            dropped = self.log[:count]
+            revision = dropped[-1].revision
+            self.compacted = max(self.compacted, revision)
+            for name in {name for event in dropped for name in names_of(event)} & self.places.keys():
+                self.places[name].drop(revision)
 
-    def page(self, prefix: str, after: str, limit: int, current: int) -> Page:
+    def page(self, prefix: str, value: str | None, after: str, limit: int, current: int) -> Page:
         """A part of the newest state. What is read whole again is the same list as before, until something changes."""
-        if not after and not limit:
+        if value is not None:
+            keys = self.index().keys(value, prefix, after)
+            start, end = 0, len(keys)
+        elif not after and not limit:
             return Page(self._all(prefix), current)
-        keys = self.keys
-        start = max(bisect_left(keys, prefix), bisect_right(keys, after) if after else 0)
-        end = bisect_left(keys, prefix_end(prefix), lo=start)
+        else:
+            keys = self.keys
+            start = max(bisect_left(keys, prefix), bisect_right(keys, after) if after else 0)
+            end = bisect_left(keys, prefix_end(prefix), lo=start)
         stop = min(end, start + limit) if limit else end
         return Page(list(map(self.records.__getitem__, keys[start:stop])), current, end - stop)
-
-    def since(self, position: int, prefix: str) -> list[Event]:
-        """The events below a prefix from a position on; the same list for all watchers who come from there."""
-        end = self.cut + len(self.log)
-        first, last, events = self._below.get(prefix, (-1, -1, []))
-        if (first, last) != (position, end):
-            events = self.log[position - self.cut :]
-            if prefix:
-                events = [event for event in events if event.key.startswith(prefix)]
-            if len(self._below) >= WHOLE_AT_MOST:
-                self._below.clear()
-            self._below[prefix] = (position, end, events)
-        return events
 
     def _all(self, prefix: str) -> list[Record]:
         found = self._whole.get(prefix)
@@ -270,7 +295,7 @@ class Bucket:
             found = self._whole[prefix] = list(map(self.records.__getitem__, keys))
         return found
 
-    def page_at(self, prefix: str, after: str, limit: int, revision: int, current: int) -> Page:
+    def page_at(self, prefix: str, value: str | None, after: str, limit: int, revision: int, current: int) -> Page:
         """A part of the state as it was at `revision`."""
         if revision > current:
             raise FutureRevision(revision, current)
@@ -278,19 +303,19 @@ class Bucket:
             raise Compacted(revision, self.compacted)
         younger = self.log[bisect_right(self.log, revision, key=lambda e: e.revision) :]
         if not younger:
-            page = self.page(prefix, after, limit, revision)
+            page = self.page(prefix, value, after, limit, revision)
             return Page(page.records, revision, page.remaining)
-        past: dict[str, Record | None] = {r.key: r for r in self.page(prefix, after, 0, current).records}
+        past: dict[str, Record | None] = {r.key: r for r in self.page(prefix, None, after, 0, current).records}
         for event in reversed(younger):
             if event.key.startswith(prefix) and event.key > after:
                 past[event.key] = event.old
-        records = [record for _, record in sorted(past.items()) if record is not None]
+        records = [record for _, record in sorted(past.items()) if record is not None and self.has_value(record, value)]
         stop = min(len(records), limit) if limit else len(records)
         return Page(records[:stop], revision, len(records) - stop)
 
 
 class LogWatch:
-    """A position in a bucket's log. What ends with no slash is a whole key: other changes do not wake its watcher."""
+    """A position in a bucket's history. A prefix without a slash at its end is a whole key."""
 
     __slots__ = (
         "_bucket",
@@ -304,17 +329,25 @@ class LogWatch:
         "_position",
         "_revision",
         "_timer",
+        "_which",
     )
 
     def __init__(
-        self, bucket: Bucket, prefix: str, since: int, current: Callable[[], int], on_close: Callable[[LogWatch], None]
+        self,
+        bucket: Bucket,
+        prefix: str,
+        value: str | None,
+        since: int,
+        current: Callable[[], int],
+        on_close: Callable[[LogWatch], None],
     ) -> None:
         if since < bucket.compacted:
             raise Compacted(since, bucket.compacted)
         self._bucket = bucket
-        self._filter = "" if prefix.index("/") == len(prefix) - 1 else prefix
-        self._place = namespace_of(self._filter) if prefix.endswith("/") else prefix
-        self._position = bucket.cut + bisect_right(bucket.log, since, key=lambda e: e.revision)
+        self._which = (prefix, value)
+        self._filter = namespace_of(prefix) if value is not None else ""
+        self._place = bucket.follow(prefix, value, since)
+        self._position = self._place.position(since)
         self._current = current
         self._revision = since
         self._future: asyncio.Future[None] | None = None
@@ -322,7 +355,6 @@ class LogWatch:
         self._due = 0.0
         self._closed = False
         self._on_close = on_close
-        bucket.watchers += 1
 
     @property
     def revision(self) -> int:
@@ -336,52 +368,35 @@ class LogWatch:
 
     def pending(self) -> Sequence[Event]:
         """The events since the last call."""
-        bucket = self._bucket
-        index = self._position - bucket.cut
-        if index < 0:
-            raise Compacted(self._revision, bucket.compacted)
+        place = self._place
+        if place.is_cut(self._position):
+            raise Compacted(self._revision, self._bucket.compacted)
         self._revision = max(self._revision, self._current())
-        if index == len(bucket.log):
+        if self._position == place.end:
             return ()
-        events = bucket.since(self._position, self._filter)
-        self._position = bucket.cut + len(bucket.log)
-        return events
-
-    def pass_over(self) -> None:
-        """Go on past what concerns others only, before the log is cut: it is no reason to begin anew."""
-        bucket = self._bucket
-        if self._position >= bucket.cut:
-            for event in bucket.log[self._position - bucket.cut :]:
-                if event.key.startswith(self._filter):
-                    break
-                self._position += 1
+        events = place.since(self._position)
+        self._position = place.end
+        return [event for event in events if event.key.startswith(self._filter)] if self._filter else events
 
     async def wait(self, timeout: float) -> None:
         """Sleep until the log grows."""
-        bucket = self._bucket
+        bucket, place = self._bucket, self._place
         if self._closed:
             return
-        if self._is_behind():
+        if self._position != place.end:
             if not bucket.is_pausing():
                 return
-            bucket.touch(self._place)
+            bucket.touch(place)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._future = future
-        bucket.waiting.setdefault(self._place, {})[future] = None
+        place.waiting[future] = None
         self._set_timer(loop, loop.time() + timeout)
         try:
             await future
         finally:
             self._future = None
-            bucket.stop_waiting(self._place, future)
-
-    def _is_behind(self) -> bool:
-        """Whether there is something to hand out; what concerns others only is passed over."""
-        bucket, end = self._bucket, self._bucket.cut + len(self._bucket.log)
-        if self._filter and bucket.cut <= self._position < end and not bucket.since(self._position, self._filter):
-            self._position = end
-        return self._position != end
+            place.waiting.pop(future, None)
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         """One that goes off earlier than now wanted is left: who is woken for nothing waits again."""
@@ -401,7 +416,7 @@ class LogWatch:
         """End the watch."""
         if not self._closed:
             self._closed = True
-            self._bucket.watchers -= 1
+            self._bucket.leave(self._place, *self._which)
             self._on_close(self)
             if self._timer is not None:
                 self._timer.cancel()

@@ -128,9 +128,12 @@ class Record:
 
 
 class Event:
-    """One change: `old` is None for a creation, `new` for a deletion. `at` is the store's clock, in seconds."""
+    """One change: `old` is None for a creation, `new` for a deletion. `at` is the store's clock, in seconds.
 
-    __slots__ = ("at", "key", "new", "note", "old", "revision")
+    `values`: where an index of the resource has the change; None while there is none.
+    """
+
+    __slots__ = ("at", "key", "new", "note", "old", "revision", "values")
 
     def __init__(self, key: str, revision: int, old: Record | None, new: Record | None) -> None:
         self.key = key
@@ -139,6 +142,7 @@ class Event:
         self.new = new
         self.at = 0.0
         self.note: Any = None
+        self.values: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
         what = "created" if self.old is None else "deleted" if self.new is None else "changed"
@@ -210,7 +214,7 @@ class Tally(Protocol):
 
 
 class Store(Protocol):
-    """The interface of seven calls: get, range, transact, watch, tally, progress, compact (and the life cycle)."""
+    """The interface: get, range, transact, watch, index, tally, progress, compact (and the life cycle)."""
 
     @property
     def shared(self) -> bool:
@@ -233,8 +237,16 @@ class Store(Protocol):
     async def get(self, key: str) -> Record | None:
         """The newest version of a key."""
 
-    async def range(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Records under `prefix` in key order, from the key that follows `after`, as of `revision` (0 = newest)."""
+    def index(self, resource: str, value_of: Callable[[Record], str]) -> None:
+        """Find the records of a resource, and their changes, by a value too, once somebody asks for one."""
+
+    async def range(
+        self, prefix: str, *, value: str | None = None, after: str = "", limit: int = 0, revision: int = 0
+    ) -> Page:
+        """Records under `prefix` in key order, from the key that follows `after`, as of `revision` (0 = newest).
+
+        With `value` those alone that are indexed by it.
+        """
 
     async def transact(self, *operations: Put | Delete) -> Sequence[Event]:
         """Make all changes or none; one event each, perhaps of one revision. Raises `CompareFailed`, `StoreError`."""
@@ -242,8 +254,11 @@ class Store(Protocol):
     async def progress(self) -> None:
         """Return when everything is visible that was acknowledged, by any server, before the call."""
 
-    def watch(self, prefix: str, since: int) -> Watch:
-        """Follow a prefix, or a whole key, from the first change after `since`. Raises `Compacted`."""
+    def watch(self, prefix: str, since: int, value: str | None = None) -> Watch:
+        """Follow a prefix, or a whole key, from the first change after `since`. Raises `Compacted`.
+
+        With `value` the changes alone of what is indexed by it, or was before them.
+        """
 
     def tally(self, prefixes: Iterable[str]) -> Tally:
         """What a follower of all these prefixes looks at first; other keys of the same resources count as well."""

@@ -23,6 +23,7 @@ from haru.storage.interface import (
     Record,
     StoreError,
 )
+from haru.storage.places import ValueOf
 
 PLAIN_BYTES = 4 * 1024 * 1024
 """Of large values that were written last, kept as they are beside their compressed form."""
@@ -64,21 +65,27 @@ class MemoryStore:
         bucket = self._buckets.get(bucket_of(key))
         return bucket.records.get(key) if bucket else None
 
-    async def range(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
+    def index(self, resource: str, value_of: ValueOf) -> None:
+        """Find the records of a resource, and their changes, by a value too, once somebody asks for one."""
+        self._bucket(resource).value_of = value_of
+
+    async def range(
+        self, prefix: str, *, value: str | None = None, after: str = "", limit: int = 0, revision: int = 0
+    ) -> Page:
         """Records under `prefix` in key order."""
         bucket = self._bucket(bucket_of(prefix))
         if revision:
             if revision < self._past_pages.oldest:
                 raise Compacted(revision, self._past_pages.oldest)
-            return bucket.page_at(prefix, after, limit, revision, self._revision)
-        return bucket.page(prefix, after, limit, self._revision)
+            return bucket.page_at(prefix, value, after, limit, revision, self._revision)
+        return bucket.page(prefix, value, after, limit, self._revision)
 
-    def watch(self, prefix: str, since: int) -> LogWatch:
+    def watch(self, prefix: str, since: int, value: str | None = None) -> LogWatch:
         """Follow a prefix from the first change after `since`."""
         if since > self._revision:
             raise FutureRevision(since, self._revision)
         bucket = self._bucket(bucket_of(prefix))
-        watch = LogWatch(bucket, prefix, since, lambda: self._revision, self._watches.discard)
+        watch = LogWatch(bucket, prefix, value, since, lambda: self._revision, self._watches.discard)
         self._watches.add(watch)
         return watch
 
@@ -99,8 +106,6 @@ class MemoryStore:
     async def compact(self, revision: int) -> None:
         """Forget the history up to and including `revision`."""
         self._compacted = max(self._compacted, min(revision, self._revision))
-        for watch in self._watches:
-            watch.pass_over()
         for bucket in self._buckets.values():
             bucket.compact(self._compacted)
 

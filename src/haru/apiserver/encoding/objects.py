@@ -290,7 +290,7 @@ class Selection:
     version of the request.
     """
 
-    __slots__ = ("_kind", "_labels", "_requirements", "everything", "name", "reads_version")
+    __slots__ = ("_kind", "_labels", "_requirements", "everything", "indexed", "name", "reads_version")
 
     def __init__(self, kind: Kind, labels: LabelSelector | None, fields: FieldSelector | None) -> None:
         self._kind = kind
@@ -298,6 +298,8 @@ class Selection:
         requirements = fields.requirements if fields is not None else ()
         self._requirements = [(_stored_path(path), op, wanted) for path, op, wanted in requirements]
         self.name = (fields.exact("metadata.name") if fields is not None else None) or ""
+        indexed = INDEXED_FIELDS.get(kind.group_resource)
+        self.indexed = fields.exact(indexed) if fields is not None and indexed is not None else None
         self.everything = labels is None and not self._requirements
         self.reads_version = kind.custom is not None and any(
             not path.startswith("metadata.") for path, _, _ in requirements
@@ -317,13 +319,30 @@ class Selection:
         reader = None if self._kind.custom is None else self._kind.custom.reader
         if reader is not None and not reader.is_whole(record):
             return field_value(self._kind, reader.read(record), path)
-        note = note_of(record)
-        if note.fields is None:
-            note.fields = {}
-        value = note.fields.get(path)
-        if value is None:
-            value = note.fields[path] = field_value(self._kind, recent(record), path)
-        return value
+        return noted_field(self._kind, path, record)
+
+
+def noted_field(kind: Kind, path: str, record: Record) -> str:
+    """The field of a record's object, as it is stored, that a selector compares with."""
+    note = note_of(record)
+    if note.fields is None:
+        note.fields = {}
+    value = note.fields.get(path)
+    if value is None:
+        value = note.fields[path] = field_value(kind, recent(record), path)
+    return value
+
+
+def indexed_field(kind: Kind, path: str, record: Record) -> str:
+    """The field that the store finds a record by; empty for a damaged one, of which its readers are told."""
+    try:
+        return noted_field(kind, path, record)
+    except (StoreError, LookupError, TypeError, AttributeError):
+        return ""
+
+
+INDEXED_FIELDS = {"pods": "spec.nodeName", "resourceslices.resource.k8s.io": "spec.nodeName"}
+"""By resource, as in the watch cache of 1.36: the field whose values the store finds its objects by."""
 
 
 def _stored_path(path: str) -> str:

@@ -11,6 +11,7 @@ import asyncio
 import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import orjson
 
@@ -91,11 +92,20 @@ def selection_of(call: Call, check: Callable[[Request], None] | None = None) -> 
     return Selection(kind if kind.custom is not None else call.resource.stored, labels, fields)
 
 
-def place_of(call: Call, selection: Selection) -> tuple[str, int]:
-    """Where all lies that can be selected, and how much of it at most; 0 for any number."""
+class StoredRange(NamedTuple):
+    """A part of what is stored: a prefix or a key, the value that it is indexed by, and the number of records in it."""
+
+    prefix: str
+    value: str | None
+    most: int
+    """0: any number."""
+
+
+def range_of(call: Call, selection: Selection) -> StoredRange:
+    """The narrowest range in which all lies that can be selected."""
     if selection.name.isascii() and selection.name and (call.namespace or not call.resource.kind.namespaced):
-        return call.resource.key(call.namespace, selection.name), 1
-    return call.resource.prefix(call.namespace), 0
+        return StoredRange(call.resource.key(call.namespace, selection.name), None, 1)
+    return StoredRange(call.resource.prefix(call.namespace), selection.indexed, 0)
 
 
 async def selected(records: Sequence[Record], selection: Selection, resource: Resource) -> list[Record]:
@@ -204,7 +214,7 @@ async def _snapshot(call: Call, selection: Selection, limit: int) -> int:
     match = request.param("resourceVersionMatch")
     is_limited = not match and (limit > 0 or call.verb == "deletecollection")
     await wait_for_revision(call, revision, match == "Exact" or is_limited)
-    return revision if match == "Exact" or (is_limited and not place_of(call, selection)[1]) else 0
+    return revision if match == "Exact" or (is_limited and not range_of(call, selection).most) else 0
 
 
 def read_revision(request: Request) -> int:
@@ -236,13 +246,13 @@ async def wait_for_revision(call: Call, revision: int, exact: bool = False) -> N
 
 
 async def _collect(call: Call, selection: Selection, revision: int, after: str, limit: int) -> ListPage:
-    prefix, most = place_of(call, selection)
+    prefix, value, most = range_of(call, selection)
     store = call.objects.store
     try:
         if selection.everything:
             page = await store.range(prefix, after=after, limit=limit, revision=max(revision, 0))
             return _list_page(page, page.remaining)
-        page = await store.range(prefix, after=after, limit=most, revision=max(revision, 0))
+        page = await store.range(prefix, value=value, after=after, limit=most, revision=max(revision, 0))
     except (Compacted, FutureRevision):  # of the future: the token is from a store that is no more
         raise _expired(after) from None
     chosen = await selected(page.records, selection, call.resource)

@@ -19,7 +19,7 @@ from haru.apiserver.apiextensions.reader import events_in_version, in_version
 from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN, not_acceptable
 from haru.apiserver.encoding.objects import Selection, partial_bytes, recent, with_revision
 from haru.apiserver.encoding.rendering import object_bytes, partial, representation_of, table_of, versioned
-from haru.apiserver.registry.list import place_of, revision_of, selected, selection_of, wait_for_revision
+from haru.apiserver.registry.list import range_of, revision_of, selected, selection_of, wait_for_revision
 from haru.apiserver.registry.watch_encoder import EncodedEvents, Piece, WatchWriter, pieces_of
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
@@ -318,7 +318,7 @@ class WatchHandler:
         revision_of(request)
         if representation.shape == "table":
             table_of(call, [], {})  # which refuses what cannot be beside rows
-        prefix, _ = place_of(call, selection)
+        prefix, value, _ = range_of(call, selection)
         socket = _websocket(request, binary=representation.protobuf) if wants_websocket(request.scope) else None
         initial: Sequence[Record] = ()
         # What is refused from here on is an event of the stream, as in 1.36: client-go's RetryWatcher stops at such an
@@ -326,10 +326,10 @@ class WatchHandler:
         refusal: StatusError | None = None
         try:
             initial, since = await _initial(call, selection)
-            watch = store.watch(prefix, since)
+            watch = store.watch(prefix, since, value)
         except (Compacted, StatusError) as error:
             refusal = error if isinstance(error, StatusError) else gone_error(error)
-            watch = store.watch(prefix, store.revision)
+            watch = store.watch(prefix, store.revision, value)
         watch = self._streams.follow(watch)
         stream = WatchStream(call, self._encoded, selection, watch, initial, refusal)
         content_type = WATCH_CONTENT_TYPE if representation.protobuf else "application/json"
@@ -361,8 +361,8 @@ async def _initial(call: Call, selection: Selection) -> tuple[Sequence[Record], 
     if begins_with_state(request):
         if revision:
             await wait_for_revision(call, revision)
-        prefix, most = place_of(call, selection)
-        page = await store.range(prefix, limit=most)
+        prefix, value, most = range_of(call, selection)
+        page = await store.range(prefix, value=value, limit=most)
         return await selected(page.records, selection, call.resource), page.revision
     # A watch from a revision that is yet to come begins with it, as in 1.36.
     return (), min(revision, store.revision) or store.revision

@@ -332,10 +332,12 @@ class EtcdStore(MemoryStore):
 
     # --- reading
 
-    async def range(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
+    async def range(
+        self, prefix: str, *, value: str | None = None, after: str = "", limit: int = 0, revision: int = 0
+    ) -> Page:
         """Records under `prefix` in key order; of revisions that the view does not remember, from etcd itself."""
         try:
-            return await super().range(prefix, after=after, limit=limit, revision=revision)
+            return await super().range(prefix, value=value, after=after, limit=limit, revision=revision)
         except Compacted:
             start, end = self._key(prefix), _end(self._key(prefix))
             if after:
@@ -343,7 +345,9 @@ class EtcdStore(MemoryStore):
             answer = await self._range(start, end, limit=limit, revision=revision)
             await self._get_keys(answer.kvs)
             records = [self._record(self._name(pair.key), pair) for pair in answer.kvs]
-            return Page(records, revision, answer.count - len(records))
+            bucket = self._bucket(bucket_of(prefix))
+            chosen = [record for record in records if bucket.has_value(record, value)]
+            return Page(chosen, revision, answer.count - len(records))
 
     async def _range(
         self, start: bytes, end: bytes = b"", *, limit: int = 0, revision: int = 0, count_only: bool = False

@@ -34,7 +34,7 @@ async def simulated_kubelet(objects: ObjectStore, request: Request, node_name: s
     if path == "/healthz":
         return text_response("ok")
     node = await objects.peek("", "nodes", "", node_name) or {}
-    pods = [pod for pod in await objects.peek_all("", "pods") if (pod.get("spec") or {}).get("nodeName") == node_name]
+    pods = await objects.peek_all("", "pods", indexed=node_name)
     if path.startswith("/pods"):
         found = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods}
         return Response(200, orjson.dumps(found), "application/json")
