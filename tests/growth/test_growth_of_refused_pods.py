@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.decision_objects import Obj, cluster_of, fill, member
+from benchmarks.decision_objects import Obj, cluster_of, fill, gang, member
 from counted_calls import SIZES, Steps, assert_flat, steps
 
 from haru.engine import Options, SchedulerCache, decide
@@ -13,6 +13,8 @@ from haru.engine.state import Nomination, PodKey
 
 MOST = {100: 1.4, 1000: 2.5}
 """How much more it may take on so many nodes than on ten: their names and refusals are passed over."""
+A_MEMBER = 750
+"""Steps for one member more of a gang that fits nowhere: what refuses the first is told of all."""
 OPTIONS = Options(preemption=PreemptionOptions(preempt_for_pods=True))
 
 
@@ -64,3 +66,17 @@ def test_refusing_a_pod_beside_kept_places_takes_about_as_much_on_many_full_node
         keep_a_place(cluster)
         costs[size] = refused_after_others(cluster)
     assert_flat(costs, "refusing a pod beside kept places", MOST[max(sizes)])
+
+
+def test_a_member_more_of_a_refused_gang_takes_next_to_nothing() -> None:
+    cluster, costs = full_cluster(10), {}
+    for size in (4, 4, 104):
+        made = gang(f"of-{len(costs)}-{size}", size, 1)
+        for obj in made:
+            cluster.apply(obj)
+        pods, snapshot = [obj for obj in made if obj["kind"] == "Pod"], cluster.snapshot()
+        with Steps() as counted:
+            decision = decide(snapshot, pods, group=made[0], options=Options())
+        assert {one.message.rpartition(". ")[2] for one in decision.members} == {"still not schedulable"}
+        costs[size] = counted.count
+    assert (costs[104] - costs[4]) / 100 < A_MEMBER

@@ -40,10 +40,12 @@ class DecisionBuilder:
     key: GroupKey | None
     pods: Sequence[PodInfo]
     version: int
+    message_of: Callable[[Unschedulable], str] = attrgetter("message")
+    """What is told of a member that nodes refuse."""
 
     def scheduled(self, outcomes: Sequence[Outcome]) -> Decision:
         """Decide to bind every placed member; the others keep their own diagnosis."""
-        members = tuple([placed(o) if isinstance(o, Placed) else _unplaced(o) for o in outcomes])
+        members = tuple([placed(o) if isinstance(o, Placed) else self._unplaced(o) for o in outcomes])
         return Decision(self.key, "scheduled", "", members, (), self.version)
 
     def unschedulable(self, outcomes: Sequence[Outcome], needed: int, fit: int) -> Decision:
@@ -53,7 +55,7 @@ class DecisionBuilder:
             [
                 MemberDecision(o.pod.key, "unschedulable", None, (), (), (quorum,), FITS_ALONE, (GANG_PLUGIN,))
                 if isinstance(o, Placed)
-                else _unplaced(o)
+                else self._unplaced(o)
                 for o in outcomes
             ]
         )
@@ -89,7 +91,14 @@ class DecisionBuilder:
             MemberDecision(o.pod.key, "unschedulable", None, (), (), (reason,), FITS_ALONE, (GANG_PLUGIN,))
             if isinstance(o, Placed)
             else MemberDecision(
-                o.pod.key, "unschedulable", None, (), (), (reason, *o.reasons), o.message, (GANG_PLUGIN, *o.plugins)
+                o.pod.key,
+                "unschedulable",
+                None,
+                (),
+                (),
+                (reason, *o.reasons),
+                self.message_of(o) if o.plugins else o.message,
+                (GANG_PLUGIN, *o.plugins),
             )
             for o in first
         )
@@ -103,12 +112,17 @@ class DecisionBuilder:
         text = f"failed to schedule other pod from a pod group: {broken.message}"
         shared = Reason("GroupError", text, {"pod": broken.pod.key.path})
         members = tuple(
-            _unplaced(broken)
+            self._unplaced(broken)
             if pod.key == broken.pod.key
             else MemberDecision(pod.key, "error", None, (), (), (shared,), text)
             for pod in self.pods
         )
         return Decision(self.key, "error", text, members, (shared, *broken.reasons), self.version)
+
+    def _unplaced(self, refused: Unschedulable) -> MemberDecision:
+        status: Status = "error" if refused.failed else "unschedulable"
+        message = refused.message if refused.failed else self.message_of(refused)
+        return MemberDecision(refused.pod.key, status, None, (), (), refused.reasons, message, refused.plugins)
 
 
 def nominated(
@@ -166,11 +180,6 @@ def _extended(outcome: Placed) -> ExtendedClaim | None:
 def _identity(use: ClaimUse) -> tuple[str, str, str]:
     meta = use.claim["metadata"]
     return meta.get("namespace") or "default", meta["name"], meta.get("uid") or ""
-
-
-def _unplaced(outcome: Unschedulable) -> MemberDecision:
-    status: Status = "error" if outcome.failed else "unschedulable"
-    return MemberDecision(outcome.pod.key, status, None, (), (), outcome.reasons, outcome.message, outcome.plugins)
 
 
 def with_share_ids(decision: Decision, new_share_id: Callable[[], str]) -> Decision:

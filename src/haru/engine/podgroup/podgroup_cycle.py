@@ -29,7 +29,7 @@ from haru.engine.podgroup.schedule_one import PodPlacer, Unschedulable
 from haru.engine.preemption.eligibility import DELAYED, may_evict_from, protection_ends
 from haru.engine.preemption.feasibility_oracle import Preemptor, node_sets
 from haru.engine.preemption.nominated_placements import conflicting_reservation, reserved_now, with_nominated_pods
-from haru.engine.preemption.pod_preemption import preempt_for_pod, with_claims_message, with_member_messages
+from haru.engine.preemption.pod_preemption import member_messages, preempt_for_pod, with_claims_message
 from haru.engine.preemption.podgroup_preemption import preempt_for_group
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.cow_map import values_of
@@ -70,8 +70,6 @@ def _decide_with_trial_share_ids(
     with_nominated = with_nominated_pods(snapshot, members, groups=groups, now=options.now)
     info = PodGroupInfo.of(with_nominated, members, group, options)
     decision = _decide(with_nominated, info)
-    if key is not None:
-        decision = with_member_messages(with_nominated, decision, info)
     if decision.status == "scheduled" and "VolumeBinding" in options.profile.filters:
         decision = with_volumes(snapshot, decision, members)
     may_preempt = options.preemption.preempt_for_groups if key else options.preemption.preempt_for_pods
@@ -202,7 +200,7 @@ def _decide_in_domains(snapshot: Snapshot, info: PodGroupInfo, label: str) -> De
 
     Source: KEP-5732, its required constraint; the messages are kube-scheduler 1.36's.
     """
-    build = DecisionBuilder(info.key, info.members, snapshot.version)
+    build = _builder(snapshot, info)
     fixed = _fixed_domain(snapshot, info.key, label)
     if isinstance(fixed, Reason):
         return build.failed(fixed)
@@ -242,8 +240,14 @@ def _fixed_domain(snapshot: Snapshot, key: GroupKey | None, label: str) -> str |
     return next(iter(found), None)
 
 
+def _builder(snapshot: Snapshot, info: PodGroupInfo) -> DecisionBuilder:
+    if info.key is None:
+        return DecisionBuilder(None, info.members, snapshot.version)
+    return DecisionBuilder(info.key, info.members, snapshot.version, member_messages(snapshot, info))
+
+
 def _decision_of(snapshot: Snapshot, info: PodGroupInfo, attempt: PlacementAttempt) -> Decision:
-    build = DecisionBuilder(info.key, info.members, snapshot.version)
+    build = _builder(snapshot, info)
     if attempt.broken:
         return build.group_error(attempt.outcomes)
     if attempt.fit >= info.needed:

@@ -18,10 +18,10 @@ from zlib import crc32
 from haru.engine.framework.interfaces import FilterFailure, counted_message, weighed
 from haru.engine.plugins.dynamicresources.extended_resources import backed_resources
 from haru.engine.plugins.dynamicresources.prefilter import PLUGIN, device_demand_of
-from haru.engine.podgroup.decision_builder import GANG_PLUGIN, DecisionBuilder, with_message
+from haru.engine.podgroup.decision_builder import DecisionBuilder, with_message
 from haru.engine.podgroup.placed import Placed
 from haru.engine.podgroup.podgroup_info import PodGroupInfo
-from haru.engine.podgroup.schedule_one import PodPlacer
+from haru.engine.podgroup.schedule_one import PodPlacer, Unschedulable
 from haru.engine.podgroup.search_budget import UnansweredError
 from haru.engine.preemption.dry_run import without_pods
 from haru.engine.preemption.eligibility import evictable_pods
@@ -38,7 +38,7 @@ from haru.engine.preemption.podgroup_preemption import (
     waits_for_pending_evictions,
 )
 from haru.engine.state.cache import Snapshot
-from haru.engine.state.decision import Decision, MemberDecision, Reason
+from haru.engine.state.decision import Decision, Reason
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 
@@ -274,28 +274,20 @@ def with_claims_message(snapshot: Snapshot, refused: Decision, info: PodGroupInf
     return with_message(refused, _of_claims(snapshot, info, info.members[0]))
 
 
-def with_member_messages(snapshot: Snapshot, decision: Decision, info: PodGroupInfo) -> Decision:
-    """Append to what refuses members of a group what 1.36 says of each: of its claims, and that it evicts nobody."""
-    refused = {member.pod: member for member in decision.members if _is_refused_by_nodes(member)}
-    if not refused:
-        return decision
+def member_messages(snapshot: Snapshot, info: PodGroupInfo) -> Callable[[Unschedulable], str]:
+    """Return what 1.36 tells of a refused member: what nodes say, whether it has claims, and that it evicts nobody."""
     by_group = f", preemption: {BY_GROUP}" if info.options.preemption.preempt_for_groups else ""
-    words = dict[str, str]()
-    for pod in info.members:
-        member = refused.get(pod.key)
-        if member is not None and member.message not in words:
-            words[member.message] = f"{_of_claims(snapshot, info, pod)}{by_group}"
-    members = (
-        replace(member, message=f"{member.message} {words[member.message]}") if member.pod in refused else member
-        for member in decision.members
-    )
-    return replace(decision, members=tuple(members))
+    told: dict[str, str] = {}
 
+    def message_of(refused: Unschedulable) -> str:
+        message = refused.message
+        if message not in told:
+            is_of_nodes = message.endswith(".")
+            words = f" {_of_claims(snapshot, info, refused.pod)}{by_group}" if is_of_nodes else ""
+            told[message] = f"{message}{words}"
+        return told[message]
 
-def _is_refused_by_nodes(member: MemberDecision) -> bool:
-    """Tell whether filters refused a member, or would without evictions; otherwise its group alone does."""
-    is_asked = member.status in ("unschedulable", "nominated") and member.message.endswith(".")
-    return is_asked and member.plugins != (GANG_PLUGIN,)
+    return message_of
 
 
 def _of_claims(snapshot: Snapshot, info: PodGroupInfo, pod: PodInfo) -> str:
