@@ -23,8 +23,8 @@ SERVICES = f"{NAMESPACES}/default/services"
 ASKED = {"requests": {"cpu": "1"}}
 
 
-def service(name: str) -> Obj:
-    return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}
+def service(name: str, **spec: Any) -> Obj:
+    return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], **spec}}
 
 
 def by_node(name: str) -> str:
@@ -48,7 +48,9 @@ class GrownApi:
             await self.namespace(f"space-{number}")
             await self.call.create(f"{NAMESPACES}/space-{number}/configmaps", config_map("own"))
             await self.call.create(MAPS, config_map(f"map-{number}", {"app": f"a{number}"}))
-            await self.call.create(SERVICES, service(f"service-{number}"))
+            await self.call.create(
+                SERVICES, service(f"service-{number}", type="NodePort" if number % 2 else "ClusterIP")
+            )
             await self.pod(f"pod-{number}", nodeName=f"node-{number}")
         await asyncio.sleep(0.1)  # what the server does by itself at its start is over
 
@@ -121,6 +123,22 @@ async def open_a_watch(api: GrownApi) -> Work:
 
 async def create(api: GrownApi) -> Work:
     return api.sends("POST", MAPS, config_map("created"), 201)
+
+
+async def create_a_service(api: GrownApi) -> Work:
+    await api.sends("POST", SERVICES, service("before"), 201)()
+    return api.sends("POST", SERVICES, service("created"), 201)
+
+
+async def create_a_service_after_one_is_deleted(api: GrownApi) -> Work:
+    await api.sends("DELETE", f"{SERVICES}/service-2")()
+    return api.sends("POST", SERVICES, service("in-its-place"), 201)
+
+
+async def give_a_service_node_ports(api: GrownApi) -> Work:
+    return api.sends(
+        "PATCH", f"{SERVICES}/service-4", {"spec": {"type": "NodePort"}}, type="application/merge-patch+json"
+    )
 
 
 async def update_a_service(api: GrownApi) -> Work:
@@ -233,8 +251,16 @@ CASES: dict[str, tuple[Case, ...]] = {
         event_with_watchers_of_other_names,
         events_with_watchers_of_other_nodes,
     ),
-    "create": (create, create_with_quota, create_a_namespace, bind, evict),
-    "update": (update, update_a_service),
+    "create": (
+        create,
+        create_with_quota,
+        create_a_namespace,
+        create_a_service,
+        create_a_service_after_one_is_deleted,
+        bind,
+        evict,
+    ),
+    "update": (update, update_a_service, give_a_service_node_ports),
     "patch": (patch, patch_status),
     "delete": (delete, delete_with_quota, delete_a_namespace),
     "deletecollection": (delete_all_of_a_namespace,),
@@ -270,4 +296,8 @@ async def costs_by_case(size: int) -> dict[str, Steps]:
 
 @pytest.mark.parametrize("sizes", SIZES)
 async def test_request_takes_as_much_in_a_large_cluster_as_in_a_small_one(sizes: tuple[int, ...]) -> None:
-    assert_all_flat({size: await costs_by_case(size) for size in sizes})
+    costs = {size: await costs_by_case(size) for size in sizes}
+    assert_all_flat(costs)
+    given_numbers = (create_a_service, create_a_service_after_one_is_deleted, give_a_service_node_ports)
+    of_services = {size: {each.__name__: costs[size][each.__name__] for each in given_numbers} for size in sizes}
+    assert_all_flat(of_services, most=1.1)

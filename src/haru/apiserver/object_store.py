@@ -12,6 +12,7 @@ from functools import partial
 from haru.apiserver.config import ServerConfig
 from haru.apiserver.encoding.objects import INDEXED_FIELDS, decode, indexed_field, recent, shared
 from haru.apiserver.registry.resources import Resource, Served
+from haru.apiserver.registry.service_allocations import ServiceAllocations
 from haru.apiserver.request.http import RandomIds
 from haru.kube.gates import FeatureGates
 from haru.kube.meta import Obj
@@ -30,6 +31,7 @@ class ObjectStore:
         self.gates: FeatureGates = config.gates
         self.served = Served(config.gates, config.runtime_config)
         self.clock: Callable[[], datetime] = config.clock
+        self.service_allocations = ServiceAllocations(config.store)
         self._has_controllers = config.has_controllers
         self.new_uid = RandomIds().take
         """Returns a fresh UUIDv4."""

@@ -16,7 +16,7 @@ from haru.apiserver.bootstrap.policy import AUTOUPDATE
 from haru.apiserver.bootstrap.roles import role_objects
 from haru.apiserver.encoding.objects import shared
 from haru.apiserver.registry.loopback import Loopback
-from haru.apiserver.registry.services import SERVICE_NETWORK
+from haru.apiserver.registry.service_allocations import SERVICE_NETWORK
 from haru.kube.errors import suppress_status
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import known_kind

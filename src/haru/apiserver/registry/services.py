@@ -8,6 +8,14 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
+from haru.apiserver.registry.service_allocations import (
+    NODE_PORTS,
+    SERVICE_NETWORK,
+    Numbers,
+    ServiceAllocations,
+    address_number,
+    ports_of,
+)
 from haru.apiserver.request.call import Call
 from haru.kube.errors import FieldError, internal_error, invalid
 from haru.kube.kind_strategies import with_both_addresses
@@ -16,8 +24,6 @@ from haru.kube.validation.services import is_external, is_headless, needs_health
 from haru.storage import Put
 
 GIVEN_OUT = "ranges/services"
-SERVICE_NETWORK = ipaddress.IPv4Network("10.96.0.0/16")
-NODE_PORTS = range(30000, 32768)
 _FAMILY = "IPv4"
 _OF_CLUSTER = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 
@@ -102,15 +108,11 @@ async def _allocate(call: Call, service: Obj, old: Obj | None) -> None:
     wants_ports = needs_health_port(spec) or _has_node_ports(spec)
     if not wants_ports and not _wants_address(spec, before):
         return
-    own = (service["metadata"].get("namespace"), service["metadata"].get("name"))
-    others = [
-        other.get("spec") or {}
-        for other in await _services_in_turn(call)
-        if (other["metadata"].get("namespace"), other["metadata"]["name"]) != own
-    ]
-    problems = list(_choose_address(spec, before, others))
+    own = call.resource.key(service["metadata"].get("namespace", ""), service["metadata"].get("name", ""))
+    held = await _allocations_in_turn(call)
+    problems = list(_choose_address(spec, before, held.addresses, own))
     if wants_ports:
-        problems += _choose_ports(spec, before, others)
+        problems += _choose_ports(spec, before, held.ports, own)
     if problems:
         raise call.invalid(service["metadata"].get("name", ""), problems)
 
@@ -161,46 +163,40 @@ def _too_many_families(spec: Obj) -> Iterator[FieldError]:
             yield invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], why)
 
 
-async def _services_in_turn(call: Call) -> list[Obj]:
-    """All Services, to give out what they do not have yet.
+async def _allocations_in_turn(call: Call) -> ServiceAllocations:
+    """What Services have, to give out what they do not have yet.
 
     Whoever does writes one key with the Service, at the version from before the look: of two who looked at the same
     time, at this server or another, one starts again.
     """
     record = await call.objects.store.get(GIVEN_OUT)
     call.together.append(Put(GIVEN_OUT, b"{}", record.revision if record is not None else 0))
-    return await call.objects.peek_all("", "services")
+    await call.objects.service_allocations.take_in()
+    return call.objects.service_allocations
 
 
 def _wants_address(spec: Obj, before: Obj) -> bool:
     return not is_headless(spec) and (not spec.get("clusterIP") or spec["clusterIP"] != before.get("clusterIP"))
 
 
-def _choose_address(spec: Obj, before: Obj, others: list[Obj]) -> Iterator[FieldError]:
+def _choose_address(spec: Obj, before: Obj, held: Numbers, own: str) -> Iterator[FieldError]:
     if not _wants_address(spec, before):
         return
-    taken = {address for other in others for address in other.get("clusterIPs") or ()}
     if not spec.get("clusterIP"):
-        spec["clusterIP"] = _free_address(taken)
+        number = next(held.free(), None)
+        if number is None:
+            raise internal_error("failed to allocate a serviceIP: range is full")
+        spec["clusterIP"] = str(ipaddress.IPv4Address(number))
         spec["clusterIPs"] = [spec["clusterIP"]]
         return
     address = spec["clusterIP"]
-    if ipaddress.ip_address(address) not in SERVICE_NETWORK:
+    number = address_number(address)
+    if number is None:
         why = f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {SERVICE_NETWORK}"
         yield invalid("spec.clusterIPs", [address], why)
-    elif address in taken:
+    elif held.is_held(number, but=own):
         why = f"failed to allocate IP {address}: provided IP is already allocated"
         yield invalid("spec.clusterIPs", [address], why)
-
-
-def _free_address(taken: set[str]) -> str:
-    # The first addresses are left to those who ask for one by name (the API server's own, DNS).
-    first, second, _, _ = str(SERVICE_NETWORK.network_address).split(".")
-    for offset in range(256, SERVICE_NETWORK.num_addresses - 1):
-        address = f"{first}.{second}.{offset >> 8}.{offset & 255}"
-        if address not in taken:
-            return address
-    raise internal_error("failed to allocate a serviceIP: range is full")
 
 
 def _has_node_ports(spec: Obj) -> bool:
@@ -211,38 +207,38 @@ def _has_node_ports(spec: Obj) -> bool:
     return spec.get("type") == "NodePort"
 
 
-def _ports_of(spec: Obj) -> set[int]:
-    return {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")} | (
-        {spec["healthCheckNodePort"]} if spec.get("healthCheckNodePort") else set()
-    )
-
-
-def _choose_ports(spec: Obj, before: Obj, others: list[Obj]) -> Iterator[FieldError]:
-    theirs = {port for other in others for port in _ports_of(other)}
-    kept, taken = _ports_of(before), theirs | _ports_of(spec)
-    free = (port for port in NODE_PORTS if port not in taken)
+def _choose_ports(spec: Obj, before: Obj, held: Numbers, own: str) -> Iterator[FieldError]:
+    kept, asked = ports_of(before), ports_of(spec)
+    free = (port for port in held.free() if port not in asked)
     given: dict[tuple[int, str], int] = {}
     chooses = spec.get("allocateLoadBalancerNodePorts") is not False or spec.get("type") == "NodePort"
     for index, port in enumerate(spec.get("ports") or ()):
         if port.get("nodePort"):
-            yield from _refused(f"spec.ports[{index}].nodePort", port["nodePort"], theirs, kept)
+            yield from _refused(f"spec.ports[{index}].nodePort", port["nodePort"], held, own, kept)
         elif chooses:
             # TCP and UDP of one port share a port of the nodes.
             key = (port.get("port") or 0, "" if port.get("protocol") in ("TCP", "UDP") else str(port.get("protocol")))
-            port["nodePort"] = given.get(key) or next(free)
+            port["nodePort"] = given.get(key) or _next_port(free)
             given[key] = port["nodePort"]
     if needs_health_port(spec):
         if spec.get("healthCheckNodePort"):
-            yield from _refused("spec.healthCheckNodePort", spec["healthCheckNodePort"], theirs, kept)
+            yield from _refused("spec.healthCheckNodePort", spec["healthCheckNodePort"], held, own, kept)
         else:
-            spec["healthCheckNodePort"] = next(free)
+            spec["healthCheckNodePort"] = _next_port(free)
 
 
-def _refused(place: str, port: int, theirs: set[int], kept: set[int]) -> Iterator[FieldError]:
+def _next_port(free: Iterator[int]) -> int:
+    port = next(free, None)
+    if port is None:
+        raise internal_error("failed to allocate a nodePort: range is full")
+    return port
+
+
+def _refused(place: str, port: int, held: Numbers, own: str, kept: set[int]) -> Iterator[FieldError]:
     if port in kept:
         return
     if port not in NODE_PORTS:
         valid = f"{NODE_PORTS[0]}-{NODE_PORTS[-1]}"
         yield invalid(place, port, f"provided port is not in the valid range. The range of valid ports is {valid}")
-    elif port in theirs:
+    elif held.is_held(port, but=own):
         yield invalid(place, port, "provided port is already allocated")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from haru.apiserver.object_store import ObjectStore
 from haru.storage import Compacted, Record, Tally, Watch
+from haru.storage.reflector import Reflector
 
 
 class StoreReflector:
@@ -78,41 +79,30 @@ class NamespacedStoreReflector:
         self._objects = objects
         self._plural = plural
         self._records: dict[str, dict[str, Record]] = {}
-        self._watch: Watch | None = None
+        self._followed: Reflector | None = None
 
     async def start(self) -> None:
         """Read everything, and follow it from there."""
-        if self._watch is not None:
-            self._watch.close()
         prefix = self._objects.served.preferred("", self._plural).prefix("")
-        page = await self._objects.store.range(prefix)
-        self._records = {}
-        for record in page.records:
-            self._put(record)
-        self._watch = self._objects.store.watch(prefix, page.revision)
+        self._followed = Reflector(self._objects.store, prefix, self._records.clear, self._change)
+        await self._followed.take_in()
 
     async def of(self, namespace: str) -> list[Record]:
         """The records of a namespace now, by name."""
-        await self._take_in()
+        assert self._followed is not None, "start comes first"
+        await self._followed.take_in()
         found = self._records.get(namespace)
         return [found[key] for key in sorted(found)] if found else []
 
-    async def _take_in(self) -> None:
-        assert self._watch is not None, "start comes first"
-        try:
-            events = self._watch.pending()
-        except Compacted:
-            await self.start()
-            return
-        for event in events:
-            if event.new is not None:
-                self._put(event.new)
-                continue
-            namespace = event.key.split("/")[1]
-            here = self._records.get(namespace, {})
-            here.pop(event.key, None)
+    def _change(self, old: Record | None, new: Record | None) -> None:
+        if new is not None:
+            self._records.setdefault(_namespace_of(new), {})[new.key] = new
+        elif old is not None:
+            here = self._records.get(_namespace_of(old), {})
+            here.pop(old.key, None)
             if not here:
-                self._records.pop(namespace, None)
+                self._records.pop(_namespace_of(old), None)
 
-    def _put(self, record: Record) -> None:
-        self._records.setdefault(record.key.split("/")[1], {})[record.key] = record
+
+def _namespace_of(record: Record) -> str:
+    return record.key.split("/")[1]
