@@ -126,6 +126,22 @@ def gated(name: str, *gates: str, **more: Any) -> Obj:
     return pod(name, schedulingGates=[{"name": gate} for gate in gates], **more)
 
 
+def gated_member(name: str, size: int, **last: Any) -> list[Obj]:
+    """A gang of which the second member has a gate, and the last is otherwise."""
+    group, *members = gang(name, size)
+    members[1]["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
+    members[-1]["spec"] |= last
+    return [group, *members]
+
+
+def without_template(name: str, size: int) -> list[Obj]:
+    """A gang of which the last member names a template that is not there, and another scheduler."""
+    group, *members = gang(name, size, template="gpu")
+    members[-1] = pod(f"{name}-{size - 1}", "nowhere", group=name)
+    members[1]["spec"] |= {"schedulerName": "volcano"}
+    return [group, *members]
+
+
 def of_kueue(**labels: str) -> Obj:
     made = gated("p", "kueue.x-k8s.io/admission")
     notes = {"kueue.x-k8s.io/workload": "w"}
@@ -392,6 +408,21 @@ SITUATIONS = [
         {**of_kueue(), "spec": {**pod("p", "gpu")["spec"], "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}},
     ),
     situation("a gate of somebody else", hoppers, gated("p", "example.com/quota")),
+    situation(
+        "a gate of somebody else, and a label that no node has",
+        hoppers,
+        gated("p", "example.com/quota", nodeSelector={"pool": "a"}),
+    ),
+    situation("a gate of one member", hoppers, *gated_member("g", 3), about="pod/g-0"),
+    situation(
+        "a gate of one member, and a label that no node has",
+        hoppers,
+        *gated_member("g", 3, nodeSelector={"pool": "a"}),
+        about="podgroup/g",
+    ),
+    situation(
+        "a template that is nowhere, of one member", hoppers, template(), *without_template("g", 3), about="pod/g-0"
+    ),
     situation("more memory than any node has", hoppers, pod("p", limits={"memory": "8Ti"})),
     situation(
         "more cpu than any node has, for each of two members", hoppers, *gang("g", 2, cpu="999"), about="podgroup/g"

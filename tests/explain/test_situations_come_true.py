@@ -45,6 +45,7 @@ NOT_PLAYED = {
         "first remedy: a class of another vendor",
         "first remedy: a template that is nowhere",
         "first remedy: a template with another number",
+        "a template that is nowhere, of one member",
     ),
     DRIVER: (
         "verdict: tainted device",

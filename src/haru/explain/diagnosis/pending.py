@@ -9,11 +9,12 @@ from typing import Any
 
 from haru.engine import Options, Reason, Snapshot
 from haru.engine.state import namespaced_name, time_text
+from haru.explain.changes import listed
 from haru.explain.diagnosis.diagnosis import diagnose
 from haru.explain.diagnosis.gated import explain_gated, group_text, kueue_text, smaller_gang, with_kueue
 from haru.explain.diagnosis.published_reservation import published_reservation
 from haru.explain.diagnosis.schedulers import in_partition, other_scheduler
-from haru.explain.diagnosis.verdict import JudgedVerdict, distinct, verdict_of
+from haru.explain.diagnosis.verdict import JudgedVerdict, distinct, verdict_of, why
 from haru.explain.diagnosis.workload_unit import Inquiry, WorkloadUnit, blind_text, is_blind, not_readable
 from haru.explain.explanation import Remedy, Verdict
 from haru.explain.remedies.search import MENDING, RefusedWork, mends, remedies
@@ -114,10 +115,11 @@ def _held(
     options, hold = inquiry.options, with_kueue(snapshot, work, hold)
     answer = inquiry.once("hold", lambda: explain_gated(snapshot, work, hold, options))
     other = smaller_gang(snapshot, work, options) if hold.type == "TooFewMembers" and inquiry.remedies else None
+    whose, more = _of_members(snapshot, work, hold, options)
     told = explanation(
         answer.verdict,
-        answer.reasons,
-        summary=_hold_text(hold, answer.reasons),
+        distinct([*answer.reasons, *more]),
+        summary=whose + _hold_text(hold, answer.reasons),
         remedies=(*answer.remedies, *((other,) if other else ())) if inquiry.remedies else (),
     )
     lifted, freed = answer.snapshot, answer.work
@@ -125,8 +127,12 @@ def _held(
         return told
     # What would be asked once the hold is lifted.
     found = inquiry.once("diagnosis", lambda: diagnose(lifted, freed, options))
-    reasons = distinct([*answer.reasons, *found.reasons()]) if answer.blocked else tuple(answer.reasons)
+    reasons = distinct([*told.reasons, *found.reasons()]) if answer.blocked else told.reasons
     nodes = found.nodes if answer.blocked else ()
+    if answer.blocked:
+        judgement = verdict_of(lifted, freed, options)
+        refused = RefusedWork(lifted, freed, options, found, judgement.reasons, judgement.fit)
+        told = _with_what_follows(told, refused, judgement, inquiry)
     if "kueue" in hold.data:
         then = (
             f"it would wait: {headline('FitsLater', reasons[1:], found)}"
@@ -135,6 +141,60 @@ def _held(
         )
         told = replace(told, summary=f"{told.summary}; once admitted, {then}")
     return replace(told, reasons=reasons, pods=found.pods, requests=found.requests, nodes=nodes)
+
+
+def _with_what_follows(
+    told: Explanation, refused: RefusedWork, judgement: JudgedVerdict, inquiry: Inquiry
+) -> Explanation:
+    """What would help work that nobody can serve as it is, even if it is not held: both changes together."""
+    if told.verdict == "NeverFits" and _is_mendable(mends(refused)):
+        told = replace(told, verdict="FitsIf")
+    gates = next((remedy for remedy in told.remedies if remedy.kind == "RemoveGates"), None)
+    if gates is None or not inquiry.remedies or judgement.verdict == "FitsLater":
+        return told
+    gated = [change["target"]["metadata"]["name"] for change in gates.changes]
+    both = [
+        replace(
+            way, kind="Combination", summary=f"{gates.summary}, {way.summary}", changes=(*gates.changes, *way.changes)
+        )
+        for way in _ways_out(refused, judgement)
+        if way.confirmed and way.changes and not any(_makes_again(change, gated) for change in way.changes)
+    ]
+    most = max((way.cost for way in both), default=0)
+    return replace(told, remedies=(*both, *(replace(way, cost=max(way.cost, most)) for way in told.remedies)))
+
+
+def _makes_again(change: Obj, pods: Sequence[str]) -> bool:
+    """Whether one of these pods is made anew by the change, with its gates; also by what may have made it."""
+    about = change["target"] if change["action"] == "patch" else change["object"]
+    if about["kind"] == "Pod":
+        return change["action"] != "patch" and about["metadata"]["name"] in pods
+    return about["kind"] in ("Job", "ReplicaSet", "Deployment", "StatefulSet", "PodGroup")
+
+
+_OF_MEMBERS = frozenset({"Gated", "ClaimNotCreated", "ClaimMissing", "ClaimDeleting", "ClaimForeign"})
+
+
+def _of_members(
+    snapshot: Snapshot, work: WorkloadUnit, hold: Reason, options: Options
+) -> tuple[str, tuple[Reason, ...]]:
+    """Which members of a group this holds, if it is not all of them; and what keeps the others back."""
+    if hold.type not in _OF_MEMBERS or len(work.pending(snapshot)) < 2:
+        return "", ()
+    holds = [(pod, reason) for pod, reason in work.holds(snapshot) if reason is not None]
+    texts = {pod.key.name: _hold_text(reason, ()) for pod, reason in holds}
+    own = sorted(name for name, text in texts.items() if text == _hold_text(hold, ()))
+    if len(own) == len(work.pending(snapshot)):
+        return "", ()
+    others = [
+        replace(reason, message=f"member {pod.key.name}: {texts[pod.key.name]}")
+        for pod, reason in holds
+        if pod.key.name not in own
+    ]
+    refused = [
+        reason for reason in why(work.decide(snapshot, options)) if reason.type not in ("Quorum", "TooFewMembers")
+    ]
+    return f"{'member' if len(own) == 1 else 'members'} {listed(own)}: ", (*others, *refused)
 
 
 def _hold_text(hold: Reason, reasons: Sequence[Reason]) -> str:

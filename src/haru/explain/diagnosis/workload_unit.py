@@ -92,14 +92,14 @@ class WorkloadUnit:
         first: Reason | None = None
         ready = 0
         needed = members_needed(snapshot, self.group, self.pod_group(snapshot))
-        for _, reason in self._holds(snapshot):
+        for _, reason in self.holds(snapshot):
             first = first or reason
             ready += reason is None
             if ready >= needed:
                 return None
         return first
 
-    def _holds(self, snapshot: Snapshot) -> Iterator[tuple[PodInfo, Reason | None]]:
+    def holds(self, snapshot: Snapshot) -> Iterator[tuple[PodInfo, Reason | None]]:
         """What holds each pending pod; what their group is held by is the same for all."""
         pending = self.pending(snapshot)
         held = self.group is not None and gang_gate_reason(snapshot, self.group) is not None
@@ -113,7 +113,7 @@ class WorkloadUnit:
 
     def decide(self, snapshot: Snapshot, options: Options) -> Decision:
         """What the scheduler would answer."""
-        ready = [pod.obj for pod, reason in self._holds(snapshot) if reason is None]
+        ready = [pod.obj for pod, reason in self.holds(snapshot) if reason is None]
         return decide(snapshot, ready, group=self.pod_group(snapshot), options=options)
 
     def fits(self, snapshot: Snapshot, options: Options) -> bool:
