@@ -136,7 +136,9 @@ def test_mounttest_tells_mode_owner_and_text_of_a_config_map_file() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("medium", "fs", "directory"), [("Memory", "tmpfs", "drwxrwxrwx"), ("", "ext4", "drwxrwxrwx")])
+@pytest.mark.parametrize(
+    ("medium", "fs", "directory"), [("Memory", "tmpfs", "dtrwxrwxrwx"), ("", "ext4", "drwxrwxrwx")]
+)
 def test_mounttest_writes_into_an_empty_directory(medium: str, fs: str, directory: str) -> None:
     volume = {"name": "empty", "emptyDir": {"medium": medium}}
     flags = ("fs_type=/v", "new_file_0666=/v/f", "file_perm=/v/f", "file_mode=/v")
@@ -148,6 +150,21 @@ def test_mounttest_writes_into_an_empty_directory(medium: str, fs: str, director
         f'mode of file "/v": {directory}',
         'perms of file "/v/f": -rw-rw-rw-',
     ]
+
+
+@pytest.mark.parametrize(
+    ("volume", "sub_path", "expected"),
+    [
+        ({"emptyDir": {"medium": "Memory"}}, "below", "dtrwxrwxrwx"),
+        ({"emptyDir": {}}, "below", "drwxrwxrwx"),
+        ({"hostPath": {"path": "/tmp"}}, "", "dtrwxrwxrwx"),
+        ({"hostPath": {"path": "/data"}}, "", "drwxrwxrwx"),
+    ],
+)
+def test_mounted_directory_has_the_sticky_bit_of_its_volume(volume: Obj, sub_path: str, expected: str) -> None:
+    of = pod({"name": "v", **volume})
+    found = mounttest(of, "file_mode=/v", volumeMounts=mounted("v", "/v", subPath=sub_path))
+    assert found == [f'mode of file "/v": {expected}']
 
 
 def test_file_that_is_read_in_a_loop_is_told_again_and_again() -> None:

@@ -190,6 +190,32 @@ def test_node_marked_unknown_becomes_ready_at_next_heartbeat() -> None:
     virtual_time.run(story())
 
 
+def test_pods_may_have_an_extended_resource_that_an_operator_writes_into_the_capacity_of_a_node() -> None:
+    async def story() -> None:
+        api = Api()
+
+        async def write(amount: str | None) -> Obj:
+            """The resources that pods may have ten seconds later."""
+            patch = {"status": {"capacity": {"example.com/dongle": amount}}}
+            await InMemoryClient.patch(api, NODES, "cpu-0", patch, type="strategic", subresource="status")
+            await asyncio.sleep(11)
+            allocatable: Obj = api.objects["nodes", "", "cpu-0"]["status"]["allocatable"]
+            return allocatable
+
+        async with fleet(api, "cpu:2"):
+            before = await write(None)
+            assert (await write("4")) == {**before, "example.com/dongle": "4"}
+            request = {"resources": {"requests": {"example.com/dongle": "5"}}}
+            pod = {"metadata": {"name": "p"}, "spec": {"nodeName": "cpu-0", "containers": [{"name": "c", **request}]}}
+            await api.create(PODS, pod, "default")
+            await asyncio.sleep(1)
+            assert api.objects["pods", "default", "p"]["status"]["reason"] == "OutOfexample.com/dongle"
+            assert (await write("1")) == {**before, "example.com/dongle": "1"}
+            assert (await write(None)) == before
+
+    virtual_time.run(story())
+
+
 @pytest.mark.parametrize("count", [3, 400])
 @pytest.mark.parametrize("given_up_after", [0.0, 2.0])
 def test_nodes_are_ready_within_10_seconds_after_api_outage(count: int, given_up_after: float) -> None:

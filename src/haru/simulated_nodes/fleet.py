@@ -149,7 +149,7 @@ class Fleet:
             if labels_of(old).get(PROFILE_LABEL) != labels_of(new).get(PROFILE_LABEL):
                 self._node_added(new)
             return
-        node.stored = new
+        node.see(new)
         if node.failing_devices != _failing_devices(new):
             node.failing_devices = _failing_devices(new)
             self.pods.sync_node(node.name)

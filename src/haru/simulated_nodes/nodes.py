@@ -18,7 +18,7 @@ from haru.drivers.simulated.profiles import Profile
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, get_condition, labels_of, owner_reference
-from haru.kube.names import format_micro_time, format_time
+from haru.kube.names import format_micro_time, format_time, is_extended_resource_name
 from haru.kube.quantity import parse_quantity
 from haru.simulated_nodes.heartbeats import Heartbeats
 from haru.simulated_nodes.node_usage import NodeUsage
@@ -77,15 +77,30 @@ class SimulatedNode:
 
     def adopt(self, node: Obj) -> None:
         """Take over what the stored object says."""
-        self.uid, self.stored = node["metadata"]["uid"], node
-        status = node.get("status") or {}
-        for address in status.get("addresses") or ():
+        self.uid = node["metadata"]["uid"]
+        for address in (node.get("status") or {}).get("addresses") or ():
             if address.get("type") == "InternalIP":
                 self.internal_ip = address["address"]
-        self.allocatable = {
-            name: parse_quantity(value).milli() for name, value in (status.get("allocatable") or {}).items()
-        }
-        self.allocatable.setdefault("pods", self.profile.pods * 1000)
+        self.see(node)
+
+    def see(self, node: Obj) -> None:
+        """Take over what others have made of the stored object."""
+        allocatable = (node.get("status") or {}).get("allocatable") or {}
+        if not self.allocatable or allocatable != (self.stored.get("status") or {}).get("allocatable"):
+            self.allocatable = {name: parse_quantity(value).milli() for name, value in allocatable.items()}
+            self.allocatable.setdefault("pods", self.profile.pods * 1000)
+        self.stored = node
+
+    def resources_of_others(self, stored: Obj) -> dict[str, str | None]:
+        """What changes of its allocatable resources: extended ones that others wrote into its capacity, or took out.
+
+        So an operator gives a node resources of which no driver knows.
+        """
+        status = stored.get("status") or {}
+        capacity, allocatable = status.get("capacity") or {}, status.get("allocatable") or {}
+        names = (capacity.keys() | allocatable.keys()) - self.profile.extended.keys()
+        others = filter(is_extended_resource_name, names)
+        return {name: capacity.get(name) for name in others if capacity.get(name) != allocatable.get(name)}
 
 
 class NodeKeeper:
@@ -199,7 +214,7 @@ class NodeKeeper:
         ]
         if any(present.get("status") == "Unknown" for present in differing):
             self._statuses.hasten(stored["metadata"]["name"])
-        elif differing:
+        elif differing or self._nodes[stored["metadata"]["name"]].resources_of_others(stored):
             self._statuses.hasten(stored["metadata"]["name"], _COMPARED_SECONDS)
 
     def _recovered(self, name: str) -> None:
@@ -229,7 +244,10 @@ class NodeKeeper:
     async def _report(self, node: SimulatedNode) -> None:
         stored = self._read(node.name) or {}
         conditions = [_observed(stored, condition) for condition in node_conditions(format_time(self._clock()))]
-        patch = {"metadata": {"uid": node.uid}, "status": {"conditions": conditions}}
+        status: Obj = {"conditions": conditions}
+        if changed := node.resources_of_others(stored):
+            status["allocatable"] = changed
+        patch = {"metadata": {"uid": node.uid}, "status": status}
         await self._heartbeat_client(node.name).patch(NODES, node.name, patch, type="strategic", subresource="status")
 
     async def _renew(self, node: SimulatedNode) -> None:

@@ -36,7 +36,7 @@ _ACCOUNT_VOLUME: Final = "kube-api-access-"
 """What admission gives every pod, of objects that are in every namespace."""
 _SET_GID: Final = 0o2000
 _STICKY: Final = 0o1000
-"""Of a file system in memory."""
+"""Of a file system in memory, and of /tmp."""
 _REFERENCE: Final = re.compile(r"\$\(([^()]*)\)")
 
 
@@ -189,9 +189,16 @@ class ContainerFiles(MutableMapping[str, str]):
             is_volume = self._relative(mount, path) == "."
             mode = _OPEN_MODE if is_volume or not is_made_of_objects(mount.volume) else _DIRECTORY_MODE
             mode |= _SET_GID if self._fs_group is not None else 0
-            mode |= _STICKY if is_volume and in_memory(mount.volume) else 0
+            mode |= _STICKY if self._is_sticky(mount, path) else 0
             return Stat(mode, 0, self._fs_group or 0, is_directory=True)
         return Stat(FILE_MODE) if posixpath.normpath(path) in self._given else None
+
+    def _is_sticky(self, mount: _Mount, path: str) -> bool:
+        """Whether it is the top of a volume in memory, or what of it is mounted, or a node's /tmp."""
+        place = self._relative(mount, path)
+        on_node = (mount.volume.get("hostPath") or {}).get("path")
+        is_tmp = on_node is not None and posixpath.normpath(posixpath.join(on_node, place)) == "/tmp"
+        return is_tmp or (in_memory(mount.volume) and place in (".", posixpath.normpath(mount.below)))
 
     def link_of(self, path: str) -> str:
         """Where a file leads that kubelets make of an object; empty for any other one, and for a mount of one file."""

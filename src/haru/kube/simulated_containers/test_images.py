@@ -137,7 +137,8 @@ def _told(shell: TrivialShell, files: ContainerFiles, flag: str, path: str) -> i
     if flag == "file_perm":
         shell.say(f'perms of file "{path}": -{text}')
         return 0
-    kind = ("d" if found.is_directory else "") + ("g" if found.mode & stat.S_ISGID else "")
+    bits = (found.is_directory, "d"), (found.mode & stat.S_ISGID, "g"), (found.mode & stat.S_ISVTX, "t")
+    kind = "".join(letter for holds, letter in bits if holds)
     shell.say(f'mode of file "{path}": {kind or "-"}{text}')
     return 0
 
