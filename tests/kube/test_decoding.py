@@ -8,7 +8,7 @@ import pytest
 
 from haru.kube.decoding import strict_decode, suggest
 from haru.kube.errors import StatusError
-from haru.kube.kinds import by_kind
+from haru.kube.kinds import by_kind, known_kind
 from haru.kube.repeated_names import duplicate_fields, in_order
 
 Obj = dict[str, Any]
@@ -338,6 +338,12 @@ def test_what_stands_in_an_unknown_field_is_not_told() -> None:
         'duplicate field "spec.b"',
         'duplicate field "xy"',
     ]
+
+
+def test_names_within_any_json_may_repeat() -> None:
+    revision = known_kind("apps/v1", "ControllerRevision").message_type
+    text = '{"metadata":{"name":"a","name":"b"},"data":{"a":1,"a":1},"revision":1,"revision":2}'
+    assert in_order(text, [], revision) == ['duplicate field "metadata.name"', 'duplicate field "revision"']
 
 
 def test_many_unknown_and_repeated_fields_are_told_in_a_time_that_grows_with_the_text() -> None:

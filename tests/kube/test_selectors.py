@@ -116,7 +116,13 @@ def test_invalid_field_selector_is_refused() -> None:
         selectors.field_value(kind, POD, "spec.image")
     with pytest.raises(StatusError, match="invalid selector: 'a'; can't understand 'a'"):
         selectors.parse_field_selector("a")
+    with pytest.raises(StatusError, match=r"invalid field selector: unescaped character in value: 61"):
+        selectors.parse_field_selector("a=b=c")
+    for text in ("a=b\\", "a=\\x"):
+        with pytest.raises(StatusError, match=r"invalid field selector: invalid escape sequence: \\"):
+            selectors.parse_field_selector(text)
     assert selectors.parse_field_selector("metadata.name=x").exact("metadata.name") == "x"
+    assert selectors.parse_field_selector("b=1, a=2,,").requirements == ((" a", "=", "2"), ("b", "=", "1"))
 
 
 NODE = {"zone": "a", "gpus": "8"}

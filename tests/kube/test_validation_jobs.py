@@ -246,6 +246,10 @@ def test_valid_job_status_is_accepted(status: Obj) -> None:
     assert found(status) == found(status, status) == []
 
 
+def test_ready_that_nobody_wrote_is_not_told_of() -> None:
+    assert [text for text in found({"active": -1}) if "ready" in text] == []
+
+
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
@@ -255,7 +259,7 @@ def test_valid_job_status_is_accepted(status: Obj) -> None:
         ({"uncountedTerminatedPods": {"succeeded": ["a"], "failed": ["a"]}}, 'failed[0]: Duplicate value: "a"'),
         ({**COMPLETE, "active": 1}, "active>0 is invalid for finished job"),
         ({**COMPLETE, "terminating": 1}, "terminating>0 is invalid for finished job"),
-        ({**COMPLETE, "uncountedTerminatedPods": {"failed": ["a"]}}, "needs to be empty for finished job"),
+        ({**COMPLETE, "uncountedTerminatedPods": {"failed": ["a"]}}, "status.uncountedTerminatedPods: Invalid value"),
         ({**FAILED, "startTime": None}, "status.startTime: Required value: startTime is required for finished job"),
         ({**COMPLETE, "completionTime": None}, "completionTime is required for Complete jobs"),
         ({**COMPLETE, "completionTime": "2025-01-01T00:00:00Z"}, "must be equal to or after `startTime`"),

@@ -114,8 +114,10 @@ def _decoded(body: bytes) -> Obj:
 def told(event: Obj) -> Obj:
     """An event, of a bookmark what means something: all but its metadata is empty."""
     value = event["object"]
-    if event["type"] != "BOOKMARK" or value.get("kind") == "Table":
+    if event["type"] != "BOOKMARK":
         return event
+    if value.get("kind") == "Table":  # its row is that of an empty object
+        return {**event, "object": {**value, "rows": [{**row, "cells": []} for row in value.get("rows") or ()]}}
     return {**event, "object": {name: value[name] for name in ("kind", "apiVersion", "metadata")}}
 
 
@@ -148,6 +150,8 @@ def plain(value: Any, versions: Versions) -> Any:
     if not isinstance(value, dict):
         return value
     made = {_text(key): plain(_without_ours(key, one), versions) for key, one in value.items()}
+    if isinstance(made.get("managedFields"), list):  # they stand by the second of their time
+        made["managedFields"].sort(key=_by_owner)
     if value.get("resourceVersion") and "resourceVersion" in value:
         made["resourceVersion"] = versions.of(value) if UUID.fullmatch(str(value.get("uid"))) else "RV"
     if value.get("continue"):
@@ -174,6 +178,11 @@ def _without_ours(key: str, value: Any) -> Any:
     if key not in ("items", "rows") or not isinstance(value, list):
         return value
     return [one for one in value if not re.search(r"'name': 'haru:", str(one)[:2000])]
+
+
+def _by_owner(entry: Any) -> list[str]:
+    owner = entry if isinstance(entry, dict) else {}
+    return [str(owner.get(name)) for name in ("operation", "manager", "apiVersion", "subresource")]
 
 
 def _in_order(value: Any) -> str:

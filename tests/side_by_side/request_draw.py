@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from object_draw import ObjectDraw
+from request_clients import Clients
 from request_custom import DEFINITIONS, CustomKind
 from request_devices import Devices
 from request_nodes import NodeSituations
@@ -86,6 +87,7 @@ class RequestDraw:
         self.webhooks = Webhooks(seed, self.namespace, self.resources)
         self.scenes = Scenes(seed, self.namespace, self.resources)
         self.situations = NodeSituations(seed, self.namespace)
+        self.clients = Clients(seed, self.namespace)
         self.users = Users(random.Random(f"users {seed}"), seed, self.namespace, self.resources)
 
     def define(self, definition: Obj) -> None:
@@ -114,7 +116,9 @@ class RequestDraw:
         return made
 
     def next(self) -> Request:
-        """A request about one of the kinds, or about what somebody may do, or one of a scene or situation."""
+        """A request about one of the kinds, or about what somebody may do, or one of a scene, situation or habit."""
+        if self.clients.dice.random() < 0.15:
+            return self.clients.request()
         if self.scenes.dice.random() < 0.12:
             return self.scenes.request()
         if self.situations.dice.random() < 0.15:

@@ -17,6 +17,8 @@ _LINES = [
     ("an APIService of what is built in", r"\.details\.causes.*is built in: the API server serves it itself"),
     ("a JSON patch that copies from nowhere", r"code: 20\d .* \| 422 .*copy operation does not apply"),
     ("a binding to a role that is not there", r"code: 500 unsupported role reference kind: .* \| 422"),
+    ("a continue token of another resource", r"code: 200 .* \| 400 invalid continue token: continue key is not"),
+    ("words about the type of a patch", r'\.message: "415: Unsupported Media Type" '),
     ("a page after which nothing more matches", r"\.metadata\.continue: \"CONTINUE\" \| -$"),
     (
         "a default of an int-or-string that is neither",
@@ -111,6 +113,8 @@ LASTING = {
     "fields that a subresource of a pod does not set",
     "metadata in an apply of a status",
     "an annotation that stands for fields",
+    "a ResourceSlice in an older version",
+    "the order of members of opaque parameters",
 }
 """After these objects differ for good: a seed ends."""
 _KNOWN = [(cause, re.compile(pattern, re.DOTALL)) for cause, pattern in _LINES]
@@ -139,7 +143,9 @@ def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> 
         return "a form that a subresource has not"
     if line.startswith("code: 406") and "as=Table" in accept and "/" in request.resource:
         return "a form that a subresource has not"
-    if request.headers.get("Content-Type") == PATCHES["strategic"] and re.match(r"code: 500 .* \| 4(00|22) ", line):
+    if request.headers.get("Content-Type") == PATCHES["strategic"] and re.match(
+        r"code: 500 .* \| 4(00|22) ", line, re.DOTALL
+    ):
         return "a strategic merge patch with a wrong directive"
     if request.resource in ("pods/ephemeralcontainers", "pods/resize") and re.match(
         r"\.metadata\.(man|resourceV)", line
@@ -221,6 +227,12 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
     )
     if of == "podgroups" and is_of_status:
         return "the status in a write to a PodGroup"
+    is_version = line.startswith((".metadata.resourceV", ".metadata.generation"))
+    shown = str(answers[0].value)
+    if "/v1beta" in request.path and "'requestPolicy'" in shown and (is_version or (owners and "f:devices" in line)):
+        return "a ResourceSlice in an older version"
+    if of == "deviceclasses" and "'opaque'" in shown and (is_version or (owners and "f:config" in line)):
+        return "the order of members of opaque parameters"
     is_owned = owners and "f:deletionTimestamp" in line
     if "deletionTimestamp" in body and (is_owned or line.startswith(".metadata.resourceVersion")):
         return "the time of deletion in an update"
@@ -233,6 +245,8 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
     is_late = "modified" in line if line.startswith("code: 409") else ".metadata.resourceVersion: " in line
     if of in ("flowschemas", "prioritylevelconfigurations") and is_late:
         return "the status that kube-apiserver gives later"
+    if line.startswith("warnings") and re.search(r"\$(retainKeys|patch)", line.partition(" | ")[0]):
+        return "directives in what a strategic merge patch adds"
     is_strategic = request.headers.get("Content-Type") == PATCHES["strategic"]
     if is_strategic and line.startswith("warnings") and "unknown field" in line:
         return "the path of an unknown field in a map" if _tells_of_same_fields(line) else ""

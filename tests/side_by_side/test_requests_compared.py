@@ -15,6 +15,7 @@ from api_caller import Caller
 from custom_objects import define
 from object_draw import ObjectDraw
 from request_answers import Answer, Versions, differences, plain, unequal
+from request_clients import Clients
 from request_devices import FULL, in_version
 from request_draw import RequestDraw
 from request_nodes import NodeSituations
@@ -207,6 +208,21 @@ def test_scenes_are_drawn_whole_and_the_same_again() -> None:
     assert pods[:5] == ["POST", "PATCH", "POST", "PATCH", "POST"]
     twice = [one.body for one in drawn if isinstance(one.body, bytes)]
     assert twice and all(json.loads(body)["metadata"] for body in twice)
+
+
+def test_habits_of_clients_begin_with_their_objects_and_are_the_same_again() -> None:
+    drawn, again = ([draw.request() for _ in range(600)] for draw in (Clients(5, "n5"), Clients(5, "n5")))
+    assert drawn == again
+    told = {one.resource for one in drawn}
+    assert told >= {"deployments", "pods/resize", "pods/ephemeralcontainers", "services/status", "jobs", "events"}
+    for path in ("services/changing", "pods/resized", "persistentvolumeclaims/grows"):
+        about = [one for one in drawn if path.partition("/")[0] in one.path and "watch" not in one.query]
+        first = next(one for one in about if one.path.endswith(path) or path.endswith(str(_name_in(one))))
+        assert first.method == "POST"
+
+
+def _name_in(request: Request) -> Any:
+    return request.body["metadata"]["name"] if request.method == "POST" and "metadata" in request.body else ""
 
 
 def test_requests_in_somebodys_name_are_drawn_with_his_roles() -> None:

@@ -1,7 +1,8 @@
 """HorizontalPodAutoscaler between autoscaling/v1 and autoscaling/v2.
 
 v1 has a field for one metric, the CPU utilization; whatever else v2 says travels through v1 as JSON in annotations
-(`autoscaling.alpha.kubernetes.io/…`), so that a client of v1 loses nothing when it writes back what it read.
+(`autoscaling.alpha.kubernetes.io/…`), so that a client of v1 loses nothing when it writes back what it read. What
+they say of `behavior` has Go's names of the fields, as in 1.36.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def autoscaler_to_v2(autoscaler: Obj) -> Obj:
         metrics.append(_cpu({"target": {"type": "Utilization", "averageUtilization": percentage}}))
     # Without any, v1 means the default of v2.
     spec["metrics"] = metrics or [_cpu({"target": {"type": "Utilization", "averageUtilization": DEFAULT_UTILIZATION}})]
-    behavior = _carried(annotations, _BEHAVIOR, None)
+    behavior = _behavior_to_v2(_carried(annotations, _BEHAVIOR, None))
     if behavior:
         spec["behavior"] = behavior
     current = [_metric_to_v2(metric, "current") for metric in _carried(annotations, _CURRENT, [])]
@@ -71,7 +72,7 @@ def autoscaler_to_v1(autoscaler: Obj) -> Obj:
         _METRICS: others,
         _CURRENT: current,
         _CONDITIONS: status.pop("conditions", None),
-        _BEHAVIOR: spec.pop("behavior", None),
+        _BEHAVIOR: _behavior_to_v1(spec.pop("behavior", None)),
     }
     annotations.update({name: json.dumps(value, separators=(",", ":")) for name, value in carried.items() if value})
     return _assembled(autoscaler, metadata, annotations, spec, status)
@@ -98,6 +99,33 @@ def _carried(annotations: Obj, name: str, absent: Any) -> Any:
         return json.loads(annotations[name]) if name in annotations else absent
     except ValueError:
         return absent
+
+
+def _behavior_to_v1(behavior: Obj | None) -> Obj | None:
+    """A behavior as its annotation has it: under the names of Go, and whole."""
+    rules = ("stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance")
+    policy = ("type", "value", "periodSeconds")
+    made: Obj = {}
+    for member in ("scaleUp", "scaleDown") if behavior else ():
+        found: Obj | None = (behavior or {}).get(member)
+        if found is not None:
+            policies = [{_go_name(name): one.get(name) for name in policy} for one in found.get("policies") or ()]
+            found = {_go_name(name): policies or None if name == "policies" else found.get(name) for name in rules}
+        made[_go_name(member)] = found
+    return made or None
+
+
+def _behavior_to_v2(value: Any) -> Any:
+    """What the annotation says, under names of either case."""
+    if isinstance(value, list):
+        return [_behavior_to_v2(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {name[:1].lower() + name[1:]: _behavior_to_v2(one) for name, one in value.items() if one is not None}
+
+
+def _go_name(name: str) -> str:
+    return name[:1].upper() + name[1:]
 
 
 def _cpu(values: Obj) -> Obj:
@@ -146,7 +174,10 @@ def _metric_to_v1(metric: Obj, side: str) -> Obj:
         "averageValue" if member == "object" else f"{side}AverageValue": of_side.get("averageValue"),
         f"{side}AverageUtilization": of_side.get("averageUtilization"),
     }
-    return {"type": metric.get("type"), member: {**_identity_to_v1(member, new), **_present(**values)}}
+    source = {**_identity_to_v1(member, new), **_present(**values)}
+    if "container" in source:
+        source["container"] = source.pop("container")  # it stands last
+    return {"type": metric.get("type"), member: source}
 
 
 def _identity_to_v2(member: str, old: Obj) -> Obj:

@@ -53,6 +53,14 @@ def with_both_addresses(service: Obj) -> Obj:
     return {**service, "spec": {**spec, "clusterIPs": [one]}}
 
 
+def without_load_balancer(service: Obj) -> Obj:
+    """A Service of another type says no more what its load balancer had."""
+    status = service.get("status") or {}
+    if not status.get("loadBalancer") or (service.get("spec") or {}).get("type") == "LoadBalancer":
+        return service
+    return {**service, "status": {**status, "loadBalancer": {}}}
+
+
 def with_phase_time(volume: Obj, old: Obj, now: str) -> Obj:
     """A volume says since when it is in its phase, unless the writer does."""
     status, before = volume.get("status") or {}, old.get("status") or {}

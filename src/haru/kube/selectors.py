@@ -257,20 +257,21 @@ class FieldSelector:
 def parse_field_selector(text: str) -> FieldSelector:
     r"""The selector that a `fieldSelector` query parameter holds (`\,`, `\=`, `\\` are escapes); StatusError 400."""
     requirements: list[tuple[str, Literal["=", "!="], str]] = []
-    for part in re.findall(r"(?:[^\\,]|\\.)+", text, re.DOTALL):
-        if not part:
-            continue
+    for part in sorted(re.findall(r"(?:[^\\,]|\\.|\\$)+", text, re.DOTALL)):
         match = re.match(r"((?:[^\\=!]|\\.|!(?!=))*)(!=|==?)(.*)", part, re.DOTALL)
         if match is None:
             raise bad_request_error(f"invalid selector: '{text}'; can't understand '{part}'")
         path, op, value = match.groups()
-        requirements.append((path.strip(), "!=" if op == "!=" else "=", _unescape(value, text)))
+        requirements.append((path, "!=" if op == "!=" else "=", _unescape(value)))
     return FieldSelector(tuple(requirements))
 
 
-def _unescape(value: str, text: str) -> str:
-    if "=" in re.sub(r"\\.", "", value):
-        raise bad_request_error(f"invalid selector: '{text}'; unescaped character in '{value}'")
+def _unescape(value: str) -> str:
+    wrong = re.match(r"(?:[^\\=]|\\[\\,=])*+(=|\\.?)", value, re.DOTALL)
+    if wrong is not None:
+        is_rune = wrong[1] == "="
+        why = f"unescaped character in value: {ord('=')}" if is_rune else f"invalid escape sequence: {wrong[1]}"
+        raise bad_request_error(f"invalid field selector: {why}")
     return re.sub(r"\\(.)", r"\1", value, flags=re.DOTALL)
 
 

@@ -31,6 +31,7 @@ from haru.kube.kind_strategies import (
     with_taint_time,
     with_template_generation,
     without_deallocated,
+    without_load_balancer,
 )
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
@@ -100,6 +101,8 @@ def prepare_for_update(new: Obj, old: Obj, kind: Kind, gates: FeatureGates, now:
         new = with_taint_time(new, old, now)
     if (kind.group, kind.kind) == ("", "PersistentVolumeClaim"):
         new = with_both_sources(new, old)
+    if (kind.group, kind.kind) == ("", "Service"):
+        new = without_load_balancer(new)
     return drop_disabled_fields(new, old, kind, gates)
 
 

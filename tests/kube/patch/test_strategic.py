@@ -26,7 +26,7 @@ LISTS = {
     "delete": ([{"name": "b", "$patch": "delete"}], names("a", "c")),
     "delete what is absent": ([{"name": "z", "$patch": "delete"}], names("a", "b", "c")),
     "replace": ([{"$patch": "replace"}, *names("z")], names("z")),
-    "merge": ([{"$patch": "merge", **names("z")[0]}], names("z", "a", "b", "c")),
+    "replace by what else is there": ([{"$patch": "replace", **names("x")[0]}, *names("z")], names("z")),
     "order of the patch": (names("c", "a"), names("b", "c", "a")),
     "item replaced": (
         [{"name": "b", "$patch": "delete"}, {"name": "b", "tty": True}],
@@ -146,6 +146,9 @@ def test_conditions_merge_by_type() -> None:
         ({"spec": {"containers": [{"image": "x"}]}}, 422),
         ({"spec": {"containers": [{"name": "a", "$patch": "explode"}]}}, 400),
         ({"spec": {"$patch": "explode"}}, 400),
+        ({"spec": {"$patch": "merge", "hostname": "h"}}, 400),
+        ({"spec": {"$setElementOrder/containers": [{}]}}, 422),
+        ({"spec": {"containers": [{"name": "a", "$patch": "merge"}]}}, 400),
         ({"spec": {"$retainKeys": ["a"], "hostname": "h"}}, 400),
         ({"metadata": {"$deleteFromPrimitiveList/finalizers": "x"}}, 400),
         ({"spec": {"$setElementOrder/containers": [{"name": "a"}], "containers": names("b")}}, 400),
@@ -159,6 +162,14 @@ def test_invalid_strategic_patch_is_refused_with_code(patch, code: int) -> None:
     with pytest.raises(StatusError) as error:
         apply_strategic_merge_patch(live, patch, POD)
     assert error.value.code == code
+
+
+def test_first_of_items_with_one_key_is_merged() -> None:
+    ports = [{"containerPort": 53, "protocol": one} for one in ("UDP", "TCP")]
+    live = pod(containers=[{"name": "a", "ports": ports}])
+    patch = {"spec": {"containers": [{"name": "a", "ports": [{"containerPort": 53, "hostPort": 5}]}]}}
+    found = apply_strategic_merge_patch(live, patch, POD)["spec"]["containers"][0]["ports"]
+    assert found == [{**ports[0], "hostPort": 5}, ports[1]]
 
 
 def test_item_without_its_key_is_told_as_go_shows_it() -> None:

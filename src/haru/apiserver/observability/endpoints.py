@@ -17,6 +17,7 @@ from haru.kube.gate_table import NEWEST
 from haru.version import __version__
 
 KUBERNETES_VERSION = "v1.36.0"
+_FIRST = (".well-known", "api", "apis", "debug", "metrics", "openapi", "openid", "version")
 _PATHS = ("/healthz", "/livez", "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/readyz", "/version")
 
 
@@ -44,6 +45,8 @@ class Endpoints:
         self._requests.permit_path(request, path, is_open=is_open(path))
         first, *rest = path.strip("/").split("/")
         if request.method not in ("GET", "HEAD"):
+            if first not in (*HEALTH, *_FIRST, ""):
+                raise PageNotFound
             raise method_not_allowed_error("the server does not allow this method on the requested resource")
         if first in HEALTH:
             return await self._health.response(request, first, rest)

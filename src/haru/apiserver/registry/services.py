@@ -96,12 +96,12 @@ async def _allocate(call: Call, service: Obj, old: Obj | None) -> None:
     """Addresses and ports for what has none; 422 for those that it cannot have."""
     spec: Obj = service.setdefault("spec", {})
     before = (old or {}).get("spec") or {}
+    if old is not None:
+        _mirror_addresses(spec, before)
     if spec.get("type") == "ExternalName":
         return
     if old is None:
         spec.update(with_both_addresses(service)["spec"])
-    else:
-        _mirror_addresses(spec, before)
     problems = list(_choose_families(spec, before))
     if problems:
         raise call.invalid(service["metadata"].get("name", ""), problems)
@@ -189,6 +189,8 @@ def _choose_address(spec: Obj, before: Obj, held: Numbers, own: str) -> Iterator
         spec["clusterIP"] = str(ipaddress.IPv4Address(number))
         spec["clusterIPs"] = [spec["clusterIP"]]
         return
+    if not is_headless(before) and before.get("clusterIP"):
+        return  # validation says that it may not change
     address = spec["clusterIP"]
     number = address_number(address)
     if number is None:

@@ -248,7 +248,7 @@ def decode_checked(
     if text is None or (repeated and kind.custom is not None):
         problems = repeated + sorted(unknown, key=_place)
     else:
-        problems = in_order(text, unknown) if repeated and wish != "Ignore" else unknown
+        problems = in_order(text, unknown, kind.message_type) if repeated and wish != "Ignore" else unknown
     problems = problems[:PROBLEMS_LIMIT]
     if problems and wish == "Strict":
         raise strict_error(kind, problems)

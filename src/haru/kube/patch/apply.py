@@ -152,9 +152,10 @@ def track_update(old: Obj | None, new: Obj, write: ManagedWrite) -> Obj:
         if is_given:
             entries = given = [one for one in entries if _is_of_its_version(one, write)]
     if not is_given:
-        entries, given = managers.as_written(present), present
+        entries = managers.as_written(present)
         if old is not None and not entries:
             return _with_managed_fields(new, [])
+        entries = given = _of_group(entries, write)
     shape, ignored, owner = shape_of(write.message_type), write.ignored, write.owner("Update")
     if old is None and not entries:
         made = entries_of(_without_managed_fields(new), owner, write.now, shape, ignored)
@@ -167,6 +168,14 @@ def track_update(old: Obj | None, new: Obj, write: ManagedWrite) -> Obj:
     if not changed and not removed:
         return _with_managed_fields(new, given or [])
     return _with_managed_fields(new, managers.updated(entries, owner, write.now, changed, removed))
+
+
+def _of_group(entries: Sequence[Obj], write: ManagedWrite) -> Sequence[Obj]:
+    """Entries without those of the other group of Events, which are not known where these are written."""
+    if write.message_type.short_name != "Event":
+        return entries
+    group = write.api_version.rpartition("/")[0]
+    return [one for one in entries if str(one.get("apiVersion")).rpartition("/")[0] == group]
 
 
 def _is_of_its_version(entry: Obj, write: ManagedWrite) -> bool:
@@ -201,7 +210,7 @@ def _holdings_before_apply(live: Obj | None, base: Obj, write: ManagedWrite) -> 
     """Who holds what; all of an object that nobody manages yet is held by `before-first-apply`, from now on."""
     if live is None:
         return {}
-    holdings = managers.read((live.get("metadata") or {}).get("managedFields"))
+    holdings = managers.read(_of_group((live.get("metadata") or {}).get("managedFields") or (), write))
     if not holdings:
         owner = Owner(BEFORE_FIRST_APPLY, "Update", write.api_version, write.subresource)
         fields = parsed(new_fields(base, shape_of(write.message_type))).without_subtrees(write.ignored)

@@ -1,7 +1,7 @@
 """Strategic merge patch: a merge patch that knows the fields' merge keys.
 
 Lists with a merge key are merged item by item, and a few directives say what a plain overlay cannot:
-`$patch: delete|replace|merge`, `$retainKeys`, `$deleteFromPrimitiveList/<field>`, `$setElementOrder/<field>`. In a
+`$patch: delete|replace`, `$retainKeys`, `$deleteFromPrimitiveList/<field>`, `$setElementOrder/<field>`. In a
 merged list the items named by the patch stand in the patch's order and the others in the object's, interleaved by the
 latter as far as both can be kept. Source: k8s.io/apimachinery `util/strategicpatch`, as behaviour.
 """
@@ -58,7 +58,7 @@ def _text(value: Any) -> str:
 def _merge_map(original: Obj, patch: Obj, message: MessageType | None) -> Obj:
     """Lay `patch` over `original`; a directive in the patch speaks for the whole map."""
     if _PATCH in patch:
-        return _directed_map(original, patch, message)
+        return _directed_map(patch)
     result = dict(original)
     _retain_keys(result, patch)
     done = {_RETAIN}
@@ -77,15 +77,13 @@ def _merge_map(original: Obj, patch: Obj, message: MessageType | None) -> Obj:
     return result
 
 
-def _directed_map(original: Obj, patch: Obj, message: MessageType | None) -> Obj:
+def _directed_map(patch: Obj) -> Obj:
     directive = patch[_PATCH]
     rest = {key: value for key, value in patch.items() if key != _PATCH}
     if directive == "replace":
         return rest if not rest else _without_directives(rest)
     if directive == "delete":
         return {}
-    if directive == "merge":
-        return _merge_map(original, rest, message)
     raise bad_request_error(f"unknown patch type found: {directive}")
 
 
@@ -197,6 +195,10 @@ def _set_order(result: Obj, patch: Obj, key: str, message: MessageType | None) -
     if not isinstance(order, list):
         raise bad_request_error("invalid patch format of setElementOrder list")
     field = _field_of(message, key)
+    merge_key = field.patch_merge_key if field is not None else ""
+    for item in order if merge_key else ():
+        if isinstance(item, dict) and merge_key not in item:
+            raise _unprocessable(f"map: {_text(item)} does not contain declared merge key: {merge_key}")
     identity = _identity(field, order)
     present, items = result.get(key), patch.get(key)
     if items is not None:
@@ -234,6 +236,8 @@ def _hashable(value: Any) -> Any:
 def _check_order(items: Any, order: list[Any], identity: Callable[[Any], Any]) -> None:
     named = [identity(item) for item in order]
     position = 0
+    if not order:
+        return
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict) and item.get(_PATCH) in ("delete", "replace"):
             continue
@@ -255,7 +259,10 @@ def _merge_list(original: list[Any], patch: list[Any], field: Field | None) -> l
     kept, changes = _special_items(original, patch, key)
     message = _message_of(field)
     merged = list(kept)
-    where = {_hashable(item.get(key)): index for index, item in enumerate(merged) if isinstance(item, dict)}
+    where = dict[Any, int]()
+    for number, item in enumerate(merged):
+        if isinstance(item, dict):
+            where.setdefault(_hashable(item.get(key)), number)
     for item in changes:
         if not isinstance(item, dict) or key not in item:
             raise _unprocessable(f"map: {_text(item)} does not contain declared merge key: {key}")
@@ -281,10 +288,8 @@ def _special_items(original: list[Any], patch: list[Any], key: str) -> tuple[lis
             kept = [present for present in kept if not isinstance(present, dict) or present.get(key) != item[key]]
         elif directive == "replace":
             replace = True
-            if len(item) > 1:
-                changes.append({name: value for name, value in item.items() if name != _PATCH})
         elif directive == "merge":
-            changes.append({name: value for name, value in item.items() if name != _PATCH})
+            raise bad_request_error("merging lists cannot yet be specified in the patch")
         else:
             raise bad_request_error(f"unknown patch type found: {directive}")
     return ([] if replace else kept), changes

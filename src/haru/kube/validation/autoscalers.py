@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from haru.kube.autoscaling import autoscaler_to_v2
 from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
 from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
@@ -29,12 +30,12 @@ _MAX_WINDOW = 3600
 
 def validate_autoscaler(autoscaler: Obj, rules: Rules) -> list[FieldError]:
     """A HorizontalPodAutoscaler when it is created."""
-    return _autoscaler(part(autoscaler, "spec"), None, rules)
+    return _autoscaler(_spec(autoscaler), None, rules)
 
 
 def validate_autoscaler_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
     """Validate an update; a version that was stored wrong may stay so."""
-    return _autoscaler(part(new, "spec"), part(old, "spec"), rules)
+    return _autoscaler(_spec(new), part(old, "spec"), rules)
 
 
 def validate_autoscaler_status(new: Obj, old: Obj) -> list[FieldError]:
@@ -42,6 +43,12 @@ def validate_autoscaler_status(new: Obj, old: Obj) -> list[FieldError]:
     status = part(new, "status")
     counted = ("currentReplicas", "desiredReplicas")
     return [error for name in counted for error in not_negative(f"status.{name}", status.get(name))]
+
+
+def _spec(autoscaler: Obj) -> Obj:
+    """The spec in v2: v1 has metrics of its own, and others in annotations."""
+    is_old = autoscaler.get("apiVersion") == "autoscaling/v1"
+    return part(autoscaler_to_v2(autoscaler) if is_old else autoscaler, "spec")
 
 
 def _autoscaler(spec: Obj, before: Obj | None, rules: Rules) -> list[FieldError]:
@@ -61,10 +68,6 @@ def _autoscaler(spec: Obj, before: Obj | None, rules: Rules) -> list[FieldError]
     if low == 0 and not any(metric.get("type") in ("Object", "External") for metric in items(spec, "metrics")):
         why = "must specify at least one Object or External metric to support scaling to zero replicas"
         found.append(forbidden("spec.metrics", why))
-    percent = spec.get("targetCPUUtilizationPercentage")
-    if percent is not None and percent < 1:
-        place = "spec.metrics[0].resource.target.averageUtilization"
-        found.append(invalid(place, percent, "must be greater than 0"))
     for member in ("scaleUp", "scaleDown"):
         behavior = part(spec, "behavior").get(member)
         found += _rules(f"spec.behavior.{member}", behavior) if behavior is not None else []

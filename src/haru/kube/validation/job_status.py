@@ -101,17 +101,17 @@ def _finished(status: Obj, is_: _Outcome, changed: set[str]) -> list[FieldError]
     """A finished Job has nothing running and nothing left to count."""
     found: list[FieldError] = []
     ready, active, terminating = (status.get(name) or 0 for name in ("ready", "active", "terminating"))
-    if ready > active and changed & {"ready", "active"}:
+    if "ready" in status and ready > active and changed & {"ready", "active"}:
         found.append(invalid("status.ready", ready, "cannot set more ready pods than active"))
     if not is_.finished:
         return found
-    if active and "active" in changed:
+    if active > 0 and "active" in changed:
         found.append(invalid("status.active", active, "active>0 is invalid for finished job"))
     if terminating and "terminating" in changed:
         found.append(invalid("status.terminating", terminating, "terminating>0 is invalid for finished job"))
     uncounted = part(status, "uncountedTerminatedPods")
     if any(uncounted.values()) and "uncountedTerminatedPods" in changed:
-        why = "uncountedTerminatedPods needs to be empty for finished job"
+        why = "must be empty for finished job"
         found.append(invalid("status.uncountedTerminatedPods", uncounted, why))
     return found
 

@@ -31,13 +31,13 @@ def is_mirror_pod(pod: Obj) -> bool:
 def validate_ephemeral_containers_update(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
     """A Pod whose ephemeral containers were written: they may be added, never changed or removed."""
     if is_mirror_pod(old):
-        return [forbidden("", "static pods do not support ephemeral containers")]
+        return [forbidden("[]", "static pods do not support ephemeral containers")]
     found = validate_annotations_and_spec(new, rules) + validate_annotations_change(new, old)
     named = {container.get("name"): container for container in items(part(new, "spec"), "ephemeralContainers")}
     for container in items(part(old, "spec"), "ephemeralContainers"):
         name = container["name"]
         if name not in named:
-            why = f'existing ephemeral containers "{name}" may not be removed'
+            why = f'existing ephemeral containers "{name}" may not be removed\n'
             found.append(forbidden("spec.ephemeralContainers", why))
         elif not same(named[name], container):
             why = f'existing ephemeral containers "{name}" may not be changed'
@@ -49,9 +49,9 @@ def validate_resize(new: Obj, old: Obj, rules: Rules) -> list[FieldError]:
     """A Pod whose resources were written: only cpu and memory change, none goes, and its QoS class stays."""
     spec, before = part(new, "spec"), part(old, "spec")
     if is_mirror_pod(old):
-        return [forbidden("", "static pods cannot be resized")]
+        return [forbidden("[]", "static pods cannot be resized")]
     if part(before, "os").get("name") == "windows":
-        return [forbidden("", "windows pods cannot be resized")]
+        return [forbidden("[]", "windows pods cannot be resized")]
     found = validate_annotations_and_spec(new, rules)
     quality = part(old, "status").get("qosClass") or qos_class(before)
     if qos_class(spec) != quality:

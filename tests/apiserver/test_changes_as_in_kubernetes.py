@@ -1,0 +1,65 @@
+"""What 1.36 makes of objects that clients change in several steps: Services of other types, Events of both groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from api_caller import MAPS, Caller
+
+MERGE = "application/merge-patch+json"
+SERVICES = "/api/v1/namespaces/default/services"
+REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
+ABOUT = {"kind": "Pod", "namespace": "default", "name": "p", "apiVersion": "v1"}
+
+
+async def changed(api: Caller, path: str, patch: Any) -> Any:
+    answer = await api("PATCH", path, patch, type=MERGE)
+    return answer.json if answer.status == 200 else answer.json["message"]
+
+
+async def test_service_that_is_no_load_balancer_any_more_forgets_where_it_was(api: Caller) -> None:
+    await api.create(SERVICES, {"metadata": {"name": "s"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}})
+    balancer = {"loadBalancer": {"ingress": [{"hostname": "a.b"}]}}
+    await changed(api, f"{SERVICES}/s/status", {"status": balancer})
+    kept = await changed(api, f"{SERVICES}/s", {"spec": {"publishNotReadyAddresses": True}})
+    assert kept["status"]["loadBalancer"]["ingress"][0]["hostname"] == "a.b"
+    assert (await changed(api, f"{SERVICES}/s", {"spec": {"type": "ClusterIP"}}))["status"] == {"loadBalancer": {}}
+
+
+async def test_address_of_a_service_is_refused_for_what_it_is(api: Caller) -> None:
+    await api.create(SERVICES, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+    moved = await changed(api, f"{SERVICES}/s", {"spec": {"clusterIP": "192.0.2.5"}})
+    assert moved.endswith('spec.clusterIPs[0]: Invalid value: ["192.0.2.5"]: may not change once set')
+    named = {"type": "ExternalName", "externalName": "a.b"}
+    await api.create(SERVICES, {"metadata": {"name": "e"}, "spec": named})
+    told = await changed(api, f"{SERVICES}/e", {"spec": {"clusterIP": "None"}})
+    assert told.endswith("spec.clusterIPs: Forbidden: may not be set for ExternalName services")
+
+
+async def test_event_written_in_its_other_group_has_no_owners_of_the_first(api: Caller) -> None:
+    event = {
+        "metadata": {"name": "e"},
+        "regarding": ABOUT,
+        "reason": "R",
+        "action": "A",
+        "type": "Normal",
+        "eventTime": "2026-01-02T03:04:05.000000Z",
+        "reportingController": "x.y/z",
+        "reportingInstance": "i",
+    }
+    await api.create("/apis/events.k8s.io/v1/namespaces/default/events", event)
+    now = await changed(api, "/api/v1/namespaces/default/events/e", {"metadata": {"labels": {"a": "b"}}})
+    assert [one["apiVersion"] for one in now["metadata"]["managedFields"]] == ["v1"]
+
+
+async def test_repeated_names_within_any_json_are_no_fault(api: Caller) -> None:
+    body = b'{"metadata": {"name": "r"}, "data": {"a": 1, "a": 2}, "revision": 1}'
+    assert (await api("POST", f"{REVISIONS}?fieldValidation=Strict", body)).status == 201
+
+
+async def test_unknown_path_is_not_found_by_any_method(api: Caller) -> None:
+    for method in ("GET", "PUT", "POST", "DELETE"):
+        answer = await api(method, "/API/v1/x", {} if method in ("PUT", "POST") else None)
+        assert answer.status == 404, method
+    assert (await api("PUT", "/version", {})).status == 405
+    assert (await api("PUT", MAPS, {})).status == 405
