@@ -148,7 +148,7 @@ def test_quota_that_a_gangs_own_claims_use_up_is_not_waited_for() -> None:
     objects = [pod_group("g", 3), *members, quota({name: "5"}, {name: "4"}), template, made, *cards(8)]
     told = explain(SchedulerCache.of(objects).snapshot(), "podgroup", objects[0], options=options())
     assert told.verdict == "FitsIf", "two more are four, but the first has two as well"
-    assert told.summary.startswith("its claim c is not made: exceeded quota: cards, requested: ")
+    assert told.summary.startswith("members w-1, w-2: its claim c is not made: exceeded quota: cards, requested: ")
 
 
 def test_quota_below_request_gives_fits_if_with_raise_quota() -> None:

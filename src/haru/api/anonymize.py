@@ -13,22 +13,31 @@ from hashlib import sha256
 from typing import Any
 
 from haru.kube.meta import Obj
+from haru.kube.workload_pods import BY_QUOTA
 
 _READ = ("haru.dev/", "resource.kubernetes.io/", "simulated.haru.dev/")
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _KEPT_OF_CONTAINERS = frozenset({"name", "image", "resources", "ports", "restartPolicy", "restartPolicyRules"})
 _KEPT_VOLUMES = frozenset({"persistentVolumeClaim", "ephemeral"})
 _KEPT_NAMES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
-_NEVER = frozenset({"managedFields", "message"})
+_NEVER = frozenset({"managedFields", "message", "description"})
 _AS_THEY_ARE = frozenset({"attributes", "capacity", "expression"})
 """What selectors read must go on saying what they read."""
 
 
 def hidden(objects: Iterable[Obj], named: Iterable[Obj] = ()) -> list[Obj]:
     """The objects with other names; they must be all that refer to each other. `named`: others, whose names go too."""
-    slim = [_slim(obj) for obj in objects]
+    slim = [_slim(obj) for obj in objects if obj["kind"] != "Lease"]
     known = new_names([*slim, *named])
-    return [_renamed(obj, known) for obj in slim]
+    return [_renamed(obj, known) | _told(obj) for obj in slim]
+
+
+def _told(obj: Obj) -> Obj:
+    """What stays of the message of an event: whether it is a quota that refuses pods."""
+    if obj["kind"] != "Event":
+        return {}
+    by_quota = BY_QUOTA in str(obj.get("message"))
+    return {"message": f"{BY_QUOTA}left out" if by_quota else "the API server refuses them (its answer is left out)"}
 
 
 def new_names(objects: Iterable[Obj]) -> dict[str, str]:

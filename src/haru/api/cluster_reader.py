@@ -22,7 +22,7 @@ from haru.client.api import ApiClient
 from haru.client.discovery import adapt_to_server
 from haru.client.server_version import AS_WRITTEN, ServerVersion
 from haru.embedded.lock import holder_of
-from haru.engine.state import WATCHED_KINDS
+from haru.engine.state import HELD_BACK_BY, WATCHED_KINDS
 from haru.errors import InputError
 from haru.gangs import served
 from haru.kube.errors import StatusError, suppress_status
@@ -42,6 +42,7 @@ MAKERS = (
 """What decisions do not depend on, but what becomes of a change does."""
 
 FORKED_KINDS = (*WATCHED_KINDS, *MAKERS)
+_ALL_KINDS = tuple(dict.fromkeys((*FORKED_KINDS, *HELD_BACK_BY)))
 ELSEWHERE = "of other namespaces"
 _PAGE = 5_000
 """Objects in one answer: somebody waits, and a busy server lets every further page wait again."""
@@ -67,6 +68,11 @@ async def fetch(client: ApiClient, kinds: Sequence[tuple[str, str]] = FORKED_KIN
     version = client.version
     not_served = [name for of, name in kinds if version.resources and not version.serves(known_kind(of, name))]
     return Fetched(objects, refused, client.namespace, version, tuple(not_served))
+
+
+async def fetch_all(client: ApiClient, namespace: str = "") -> Fetched:
+    """Whatever an answer of any command may depend on; the client is not closed."""
+    return await with_signs(client, await fetch(client, _ALL_KINDS, namespace), namespace)
 
 
 async def list_objects(
@@ -180,7 +186,7 @@ async def fetch_kept(directory: Path, user_agent: str, where: str = "data_dir") 
     if holder is None:
         return await _from_directory(directory, where)
     async with connect(Path(holder["kubeconfig"]), None, user_agent) as client:
-        return await fetch(client)
+        return await fetch_all(client)
 
 
 async def _from_directory(directory: Path, where: str) -> Fetched:
@@ -205,7 +211,7 @@ async def _from_directory(directory: Path, where: str) -> Fetched:
         server = ApiServer(ServerConfig(store, gates, {"api/all": True}, authentication))
         try:
             await server.start()
-            return await fetch(ApiClient.in_process(server, "fork"))
+            return await fetch_all(ApiClient.in_process(server, "fork"))
         finally:
             await server.stop()
             await store.stop()

@@ -109,12 +109,12 @@ class Snapshot:
 
         `namespace` is that of what names none (without it that of the context). Raises ClusterError.
         """
-        from haru.api.cluster_reader import fetch, finished
+        from haru.api.cluster_reader import fetch_all, finished
         from haru.api.connection import connect
 
         async def ask() -> Fetched:
             async with connect(Path(kubeconfig) if kubeconfig else None, context, "haru-python") as client:
-                return await fetch(client)
+                return await fetch_all(client)
 
         return cls.of_fetched(finished(ask), namespace, feature_gates)
 

@@ -1,8 +1,9 @@
-"""Write all objects that scheduling decisions depend on to a file, for schedule, explain and whatif.
+"""Write all objects that answers depend on to a file, for schedule, explain and whatif.
 
 The output is a List of Kubernetes objects that every `-f` of Haru reads: nodes, pods, claims, slices, groups and the
-other inputs of decisions; no Secrets, no ConfigMaps. With --hide, names, namespaces and images become numbers,
-annotations become digests, and commands and environments are omitted; decisions stay the same.
+other inputs of decisions; who makes pods, quotas, and the events of refused ones; no Secrets, no ConfigMaps. With
+--hide, names, namespaces and images become numbers, annotations become digests, and commands, environments and the
+words of events are omitted; decisions stay the same.
 """
 
 from __future__ import annotations
@@ -33,9 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Writes the capture."""
     from haru.cli.sources import snapshot_of
-    from haru.engine.state import WATCHED_KINDS
 
-    snapshot = snapshot_of(options, "haru-capture", WATCHED_KINDS, "default")
+    snapshot = snapshot_of(options, "haru-capture", namespace="default")
     found = snapshot.hidden() if options.hide else snapshot
     if options.write is None:
         json.dump(found.as_dict(), sys.stdout)

@@ -36,12 +36,13 @@ def file_gates(text: str) -> FeatureGates:
 def snapshot_of(
     options: argparse.Namespace,
     user_agent: str,
-    kinds: Sequence[tuple[str, str]],
+    kinds: Sequence[tuple[str, str]] = (),
     namespace: str | None = None,
     *,
     signs: bool = False,
 ) -> Snapshot:
-    """The objects of these kinds, or all of the files that `-f` names; of namespace `default` what names none.
+    """The objects of these kinds (without any: all that answers depend on), or all of the files that `-f` names; of
+    namespace `default` what names none.
 
     `signs`: a cluster is also asked for the events and Leases by which waiting work is explained.
     """
@@ -66,12 +67,14 @@ def snapshot_of(
 async def _fetched(
     options: argparse.Namespace, user_agent: str, kinds: Sequence[tuple[str, str]], *, signs: bool
 ) -> Fetched:
-    from haru.api.cluster_reader import fetch, fetch_kept, with_signs
+    from haru.api.cluster_reader import fetch, fetch_all, fetch_kept, with_signs
 
     directory: Path | None = getattr(options, "data_dir", None)
     if directory is not None:
         return await fetch_kept(directory, user_agent, "--data-dir")
     async with connect(options, user_agent) as client:
+        if not kinds:
+            return await fetch_all(client)
         found = await fetch(client, kinds)
         if not signs:
             return found

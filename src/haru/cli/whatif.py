@@ -36,12 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the difference that the changes make."""
-    from haru.api.cluster_reader import FORKED_KINDS
     from haru.cli.progress import working
     from haru.cli.sources import show, snapshot_of
     from haru.cli.whatif_changes import asked_changes, told_by_flag
 
-    snapshot = snapshot_of(options, "haru-whatif", FORKED_KINDS, options.namespace)
+    snapshot = snapshot_of(options, "haru-whatif", namespace=options.namespace)
     with told_by_flag(), working("deciding what follows"):
         comparison = snapshot.what_if(*asked_changes(options), scheduler_name=options.scheduler_name)
     show(comparison, options.output, snapshot.left_out())

@@ -225,15 +225,18 @@ def _without_gang(told: Explanation, obj: Obj) -> Explanation:
 def _with_refusals(snapshot: Snapshot, told: Explanation, obj: Obj) -> Explanation:
     """Also told which pods are missing because quotas, or whoever else is asked, refuse them."""
     by_quota = unmade(snapshot, obj)
-    if by_quota is not None:
-        waits, ways = by_quota.refusal.can_wait, _with_quota_raised(told, by_quota.refusal)
-        return _kept_back(told, by_quota.count, by_quota.refusal.reason, ways, waits=waits)
     count, owner = lacking(snapshot, obj), {"kind": obj["kind"], **_reference(obj)}
     refused = refused_creation(snapshot, owner) if count else None
+    if by_quota is not None:
+        waits, ways = by_quota.refusal.can_wait, _with_quota_raised(told, by_quota.refusal)
+        if refused is None:
+            return _kept_back(told, by_quota.count, by_quota.refusal.reason, ways, waits=waits)
+        # Quotas are asked last: what refuses the pods comes before them, and they come next.
+        told = replace(told, reasons=distinct([by_quota.refusal.reason, *told.reasons]), remedies=ways)
     if refused is None:
         return told
     ways = (
-        *missing_object_remedies(refused, confirmed=_have_room(told)),
+        *missing_object_remedies(refused, confirmed=_have_room(told) and by_quota is None),
         *(remedy.not_enough("its pods can be created") for remedy in told.remedies),
     )
     return _kept_back(told, count, refused, ways, waits=False)
@@ -282,7 +285,7 @@ def _with_refused_members(snapshot: Snapshot, told: Explanation, key: GroupKey, 
     maker = snapshot.objects(owner["kind"]).get(f"{key.namespace}/{owner['name']}") if owner["kind"] in MAKERS else None
     by_quota = unmade(snapshot, {**maker, "kind": owner["kind"]}) if maker is not None else None
     refused = refused_creation(snapshot, {**owner, "namespace": key.namespace})
-    if by_quota is not None:
+    if by_quota is not None and refused is None:
         refused, ways = by_quota.refusal.reason, _with_quota_raised(told, by_quota.refusal)
     elif refused is not None:
         added = [remedy for remedy in told.remedies if remedy.kind == "AddMembers"]

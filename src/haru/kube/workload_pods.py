@@ -20,6 +20,8 @@ from haru.kube.stored import as_stored, has_identity
 
 FAILED_CREATE: Final = "FailedCreate"
 """The reason of the event by which a controller tells that it could not make a pod."""
+BY_QUOTA: Final = "exceeded quota: "
+"""How its message tells that a quota has no room for the pod."""
 
 
 def made_for_new(objects: Sequence[Obj], gates: Mapping[str, bool]) -> Iterator[Obj]:

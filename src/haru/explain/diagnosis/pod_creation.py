@@ -10,9 +10,8 @@ from collections.abc import Mapping
 
 from haru.engine import Reason, Snapshot
 from haru.kube.meta import Obj, controller_of
-from haru.kube.workload_pods import FAILED_CREATE
+from haru.kube.workload_pods import BY_QUOTA, FAILED_CREATE
 
-_BY_QUOTA = "exceeded quota: "
 _QUOTAS_ARE_ASKED = ("Job", "ReplicaSet", "StatefulSet")
 _COMBINED = "(combined from similar events): "
 
@@ -29,7 +28,7 @@ def refused_creation(snapshot: Snapshot, owner: Mapping[str, object]) -> Reason 
         for pod in snapshot.pods.values()
         if (controller_of(pod.obj) or {}).get("uid") == uid
     )
-    by_quota = _BY_QUOTA in str(newest.get("message")) and owner.get("kind") in _QUOTAS_ARE_ASKED
+    by_quota = BY_QUOTA in str(newest.get("message")) and owner.get("kind") in _QUOTAS_ARE_ASKED
     known_better = by_quota and snapshot.objects("ResourceQuota")
     if max(made, default="") > _last(newest) or known_better:
         return None
