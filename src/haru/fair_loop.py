@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -108,19 +109,22 @@ class FairLoop(uvloop.Loop):
         return await super().create_connection(*args, sock=connected, **options)
 
     def _turn(self) -> None:
-        """Run what is ready now, first what is for clients, each for a slice; go on after a look at the sockets."""
+        """Run what is ready, first what is for clients, each for a slice; go on after a look at the sockets."""
         try:
-            self._run(self._for_clients)
-            self._run(self._others)
+            # With what comes meanwhile: an answer does not wait for the others at each of its steps.
+            self._run(self._for_clients, most=sys.maxsize)
+            # What comes meanwhile has to wait, as in every event loop: `sleep(0)` lets sockets have their turn.
+            self._run(self._others, most=len(self._others))
         finally:
             self._is_turn_due = bool(self._for_clients or self._others)
             if self._is_turn_due:
                 super().call_soon(self._turn)
 
-    def _run(self, queue: deque[Step]) -> None:
-        # What comes meanwhile has to wait, as in every event loop: `sleep(0)` lets sockets have their turn.
+    def _run(self, queue: deque[Step], most: int) -> None:
         until = time.perf_counter() + self._slice
-        for _ in range(len(queue)):
+        for _ in range(most):
+            if not queue:
+                return
             step = queue.popleft()
             callback = step.callback
             if callback is None:

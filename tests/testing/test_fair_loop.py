@@ -67,6 +67,19 @@ def test_others_have_their_turn_while_clients_keep_coming() -> None:
     assert done.count("client") == 200 and done[:20].count("other") == 3
 
 
+def test_answer_of_many_steps_does_not_wait_for_others_at_each_of_them() -> None:
+    async def main() -> list[str]:
+        done: list[str] = []
+        others = [asyncio.create_task(steps("other", 20, done)) for _ in range(50)]
+        with for_clients():
+            client = asyncio.create_task(steps("client", 5, done))
+        await asyncio.gather(client, *others)
+        return done
+
+    done = run(main(), slice_seconds=10.0)
+    assert done.index("client") <= 50 and set(done[done.index("client") :][:5]) == {"client"}
+
+
 def test_socket_is_looked_at_while_many_steps_are_ready() -> None:
     async def main() -> int:
         loop = asyncio.get_running_loop()
