@@ -1,4 +1,4 @@
-"""Answers in protobuf, for clients that take nothing else; everybody else gets JSON."""
+"""Answers in protobuf: whole objects for clients that take nothing else, metadata for those that name it first."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import orjson
 import pytest
 from api_caller import ADMIN, MAPS, PODS, Caller, config_map, pod
 from custom_objects import DEFINITIONS, NAME, TRAININGS, define, training
@@ -16,11 +17,13 @@ from haru.apiserver.encoding import negotiation, rendering
 from haru.apiserver.serving import HttpServer
 from haru.kube.wire import decode_protobuf
 from haru.kube.wire_out import encode_protobuf
-from protobuf_wire import fields
+from protobuf_wire import chunk, fields
 
+Obj = dict[str, Any]
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 PARTIAL = f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+PARTIAL_JSON = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 PARTIAL_LIST = f"{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
@@ -90,7 +93,15 @@ async def test_errors_are_served_in_protobuf(api: Caller, method: str, path: str
         (f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1,{PROTOBUF}", PROTOBUF),
         (f"{PROTOBUF};q=0,text/html", None),
         (f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1", None),
-        (f"{PARTIAL},application/json", "application/json"),
+        (f"{PARTIAL},application/json", PROTOBUF),
+        (f"{PARTIAL},{PARTIAL_JSON},application/json", PROTOBUF),
+        (f"{PARTIAL_JSON},{PARTIAL}", "application/json"),
+        (f"{PARTIAL};q=0.5,application/json", "application/json"),
+        (f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1,{PARTIAL},application/json", PROTOBUF),
+        (f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1,application/json;as=Table;g=meta.k8s.io;v=v1", "application/json"),
+        (f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v2,application/json", "application/json"),
+        (f"{PROTOBUF};as=PartialObjectMetadata,application/json", "application/json"),
+        ("application/json;v=v1,application/yaml", "application/yaml"),
     ],
 )
 async def test_json_is_used_when_acceptable(api: Caller, accept: str, content_type: str | None) -> None:
@@ -100,6 +111,66 @@ async def test_json_is_used_when_acceptable(api: Caller, accept: str, content_ty
         assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")
     else:
         assert (answer.status, answer.headers["content-type"]) == (200, content_type)
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [f"{PROTOBUF},application/json", f"{PROTOBUF}, */*", "application/json, */*", "application/json;q=0.9", ""],
+)
+async def test_typed_client_is_answered_by_what_lies_ready(
+    api: Caller, accept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients of client-go name protobuf first, and JSON after it: no object is decoded for their JSON."""
+    await api.create(MAPS, config_map("a", key="v"))
+    stream = await api.stream(f"{MAPS}?watch=1&resourceVersion={api.app.objects.store.revision}", accept=accept)
+
+    def versioned(*_: object) -> None:
+        raise AssertionError("an object is decoded")
+
+    for module in ("encoding.rendering", "registry.list", "registry.watch"):
+        monkeypatch.setattr(f"haru.apiserver.{module}.versioned", versioned)
+    assert (await api("GET", f"{MAPS}/a", accept=accept)).json["data"] == {"key": "v"}
+    assert len((await api("GET", MAPS, accept=accept)).json["items"]) >= 1
+    await api.create(MAPS, config_map("b"))
+    assert await stream.take(1) == [("ADDED", "b")]
+    await stream.close()
+
+
+def metadata_in(message: bytes) -> Obj:
+    """The metadata that such a message has, read as those of a ConfigMap: both have them first."""
+    envelope = b"k8s\0" + chunk(1, chunk(1, b"v1") + chunk(2, b"ConfigMap")) + chunk(2, message)
+    found: Obj = decode_protobuf(envelope)["metadata"]
+    return found
+
+
+def partial_list(version: str) -> str:
+    """What client-go's metadata client says of a list."""
+    as_list = f"as=PartialObjectMetadataList;g=meta.k8s.io;v={version}"
+    return f"{PROTOBUF};{as_list},application/json;{as_list},application/json"
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+@pytest.mark.parametrize("count", [0, 40])
+async def test_metadata_client_lists_in_protobuf_what_it_would_in_json(api: Caller, version: str, count: int) -> None:
+    for number in range(count):
+        await api.create(
+            PODS, {**pod(f"p{number:02}"), "metadata": {"name": f"p{number:02}", "labels": {"n": f"{number}"}}}
+        )
+    path = f"{PODS}?limit=30"
+    listed = await api("GET", path, accept=partial_list(version))
+    assert (listed.status, listed.headers["content-type"]) == (200, PROTOBUF)
+    as_json = (await api("GET", path, accept=partial_list(version).split(",")[1])).json
+    outer: dict[int, Any] = dict(fields(listed.body[4:]))
+    named = [text.decode() for _, text in fields(outer[1]) if isinstance(text, bytes)]
+    assert named == [f"meta.k8s.io/{version}", "PartialObjectMetadataList"] == [as_json["apiVersion"], as_json["kind"]]
+    told = list(fields(outer[2]))
+    of_list: dict[int, Any] = dict(fields(told[0][1]))  # type: ignore[arg-type]
+    assert of_list[2].decode() == as_json["metadata"]["resourceVersion"]
+    assert of_list.get(3, b"").decode() == as_json["metadata"].get("continue", "")
+    assert [metadata_in(item) for _, item in told[1:] if isinstance(item, bytes)] == [
+        item["metadata"] for item in as_json["items"]
+    ]
+    assert len(told) - 1 == min(count, 30)
 
 
 async def test_custom_resources_have_no_protobuf_form(api: Caller) -> None:
@@ -184,6 +255,34 @@ async def test_watches_are_served_in_protobuf(api: Caller) -> None:
     names = [(type_, kind, dict(fields(told[1])).get(1)) for type_, kind, told in found if type_ != "BOOKMARK"]
     assert names == [(type_, "ConfigMap", b"a") for type_ in ("ADDED", "MODIFIED", "DELETED")]
     assert found[1][0] == "BOOKMARK" and b"k8s.io/initial-events-end" in dict(fields(found[1][2][1]))[12]
+    await server.stop()
+
+
+async def test_metadata_client_watches_in_protobuf(api: Caller) -> None:
+    """Two of them, and one in JSON beside them: each has its own form."""
+    server = HttpServer(api.app)
+    await server.start()
+    url = f"{server.url}{MAPS}?watch=1&resourceVersion={api.app.objects.store.revision}"
+    both = f"{PARTIAL},{PARTIAL_JSON},application/json"
+    seen = []
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {ADMIN}"}) as session:
+        watches = [await session.get(url, headers={"Accept": accept}) for accept in (both, both, PARTIAL_JSON)]
+        await api.create(MAPS, config_map("a", {"x": "y"}, key="v"))
+        await api("DELETE", f"{MAPS}/a")
+        for answer in watches:
+            data = b""
+            while (len(events_of(data)) if answer in watches[:2] else data.count(b"\n")) < 2:
+                data += await asyncio.wait_for(answer.content.readany(), 20)
+            seen.append(data)
+            answer.close()
+    assert watches[0].headers["Content-Type"] == f"{PROTOBUF};stream=watch"
+    in_json = [orjson.loads(line) for line in seen[2].splitlines()]
+    assert [(event["type"], event["object"]["kind"]) for event in in_json] == [
+        (type_, "PartialObjectMetadata") for type_ in ("ADDED", "DELETED")
+    ]
+    for data in seen[:2]:
+        found = [(type_, kind, metadata_in(chunk(1, told[1]))) for type_, kind, told in events_of(data)]
+        assert found == [(event["type"], event["object"]["kind"], event["object"]["metadata"]) for event in in_json]
     await server.stop()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -27,7 +27,7 @@ _Encode = Callable[[int, Any], bytes]
 
 WATCH_CONTENT_TYPE = f"{CONTENT_TYPE};stream=watch"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
-_PARTIAL = ("meta.k8s.io/v1", "PartialObjectMetadata")
+_PARTIAL = {(f"meta.k8s.io/{version}", "PartialObjectMetadata") for version in ("v1", "v1beta1")}
 _DISCOVERY = frozenset({"APIGroup", "APIGroupList", "APIResourceList", "APIVersions"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -44,8 +44,20 @@ def encode_protobuf(obj: Obj) -> bytes | None:
     kind = obj.get("kind", "")
     api_version = obj.get("apiVersion", "v1" if kind in _DISCOVERY else "")
     raw = _object(api_version, kind, obj)
-    if raw is None:
-        return None
+    return None if raw is None else _in_envelope(api_version, kind, raw)
+
+
+def encode_list(api_version: str, kind: str, metadata: Obj, items: Sequence[bytes]) -> bytes:
+    """A list of what `encode_partial_item` has made, in its envelope."""
+    return _in_envelope(api_version, kind, _metadata_of("ListMeta", {"metadata": metadata}) + b"".join(items))
+
+
+def encode_partial_item(obj: Obj) -> bytes:
+    """The metadata of an object as an item of a list of such."""
+    return chunk(2, _metadata_of("ObjectMeta", obj), always=True)
+
+
+def _in_envelope(api_version: str, kind: str, raw: bytes) -> bytes:
     named = chunk(1, api_version.encode(), always=True) + chunk(2, kind.encode(), always=True)
     # Encoding and type of what is inside: empty for protobuf that is not compressed.
     encoding, inside = chunk(3, b"", always=True), chunk(4, b"", always=True)
@@ -61,7 +73,7 @@ def encode_event(type_: str, obj: Obj) -> bytes:
 def _object(api_version: str, kind: str, obj: Obj) -> bytes | None:
     if kind in _DISCOVERY or (api_version, kind) == ("v1", "Status"):
         return _message(_META + kind, obj)
-    if (api_version, kind) == _PARTIAL:
+    if (api_version, kind) in _PARTIAL:
         return _metadata_of("ObjectMeta", obj)
     known = by_kind(api_version, kind)
     if known is not None:

@@ -1,4 +1,6 @@
-"""What a client wants to be answered in: JSON, a Table, only metadata, YAML; protobuf, where it takes nothing else.
+"""What a client wants to be answered in: JSON, a Table, only metadata, YAML, protobuf.
+
+Whole objects are answered in protobuf only where a client takes nothing else.
 
 Source: apimachinery content negotiation; `as`, `g` and `v` parameters of the Accept header.
 """
@@ -22,6 +24,7 @@ _SHAPES: dict[str, Shape] = {
     "PartialObjectMetadata": "partial",
     "PartialObjectMetadataList": "partial",
 }
+_CONVERSION = frozenset({"as", "g", "v"})
 _MEDIA = frozenset({"*/*", "application/json", "application/yaml", PROTOBUF})
 
 
@@ -43,7 +46,9 @@ class Representation:
 
 
 PLAIN = Representation()
+"""JSON as it lies ready, however a client asks for it: `negotiate` returns this one."""
 PARTIAL = Representation("partial")
+PARTIAL_PROTOBUF = Representation("partial", protobuf=True)
 
 
 @lru_cache(maxsize=256)
@@ -65,7 +70,7 @@ def parse_accept(accept: str) -> tuple[tuple[str, dict[str, str]], ...]:
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str, tables: bool = True) -> Representation:
-    """The first media type that can be served, protobuf only if there is no other; 406 for none.
+    """The first media type that can be served, protobuf of whole objects only if there is no other; 406 for none.
 
     Without `tables` for what has none.
     """
@@ -75,21 +80,20 @@ def negotiate(accept: str, tables: bool = True) -> Representation:
     for media, parameters in parse_accept(accept):
         if media not in _MEDIA:
             continue
-        wanted = parameters.get("as", "")
-        if wanted and wanted not in _SHAPES:
+        shape: Shape | None = "object"
+        wanted, version = parameters.get("as", ""), parameters.get("v", "")
+        if not _CONVERSION.isdisjoint(parameters):
+            shape = _SHAPES.get(wanted)
+            if parameters.get("g") != "meta.k8s.io" or version not in ("v1", "v1beta1"):
+                continue
+        if shape is None or (shape == "table" and not tables):
             continue
-        shape = _SHAPES.get(wanted, "object")
-        if shape == "table" and not tables:
-            continue
-        group, version = parameters.get("g", "meta.k8s.io"), parameters.get("v", "v1")
-        if shape != "object" and (group != "meta.k8s.io" or version not in ("v1", "v1beta1")):
-            continue
-        if media != PROTOBUF:
+        if shape == "partial" or media != PROTOBUF:
             listed = wanted == "PartialObjectMetadataList"
-            return Representation(shape, media == "application/yaml", version, listed=listed)
+            found = Representation(shape, media == "application/yaml", version or "v1", media == PROTOBUF, listed)
+            return PLAIN if found == PLAIN else found
         if shape != "table":  # a Table has no message
-            listed = wanted == "PartialObjectMetadataList"
-            protobuf = protobuf or Representation(shape, False, version, True, listed)
+            protobuf = protobuf or Representation(protobuf=True)
     if protobuf is None:
         raise not_acceptable(_ALL)
     return protobuf

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 import orjson
 
-from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN, Representation, negotiate, not_of_that_shape
+from haru.apiserver.encoding.negotiation import (
+    PARTIAL,
+    PARTIAL_PROTOBUF,
+    PLAIN,
+    Representation,
+    negotiate,
+    not_of_that_shape,
+)
 from haru.apiserver.encoding.objects import decode, partial_bytes, recent
 from haru.apiserver.registry.resources import Resource
 from haru.apiserver.request.call import Call
@@ -108,7 +115,7 @@ def render_object(call: Call, record: Record | None, obj: Obj | None = None, sta
             return Response(status, obj=served(recent(record), resource.kind))
         body = object_bytes(record, resource) if record is not None else orjson.dumps(obj)
         return Response(status, body)
-    if representation == PARTIAL and record is not None:
+    if representation in (PARTIAL, PARTIAL_PROTOBUF) and record is not None:
         return Response(status, partial_bytes(record))
     if obj is None:
         assert record is not None

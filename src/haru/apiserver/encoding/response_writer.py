@@ -47,11 +47,13 @@ def head_of(response: Response, audit_id: str, length: int | None) -> Scope:
 
 
 def in_wanted_form(request: Request, response: Response) -> Response:
-    """The answer in protobuf, where its client takes nothing else, or in YAML; what has no such form stays as it is."""
+    """The answer in protobuf, or in YAML, where its client wants it so; what has no such form stays as it is."""
     accept = request.header(b"accept")
     if response.content_type != JSON or response.passed_on:
         return response
-    if response.status < 400 and wants_yaml(accept) and (whole := response.whole()):
+    if response.status >= 400:
+        return in_error_form(request, response)
+    if wants_yaml(accept) and (whole := response.whole()):
         obj = orjson.loads(whole)
         if not isinstance(obj, dict) or "kind" not in obj:  # no object of the API
             return response

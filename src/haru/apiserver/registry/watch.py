@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from haru.apiserver.apiextensions.reader import events_in_version, in_version
-from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN, not_acceptable
+from haru.apiserver.encoding.negotiation import PARTIAL, PARTIAL_PROTOBUF, PLAIN, not_acceptable
 from haru.apiserver.encoding.objects import Selection, partial_bytes, recent, with_revision
 from haru.apiserver.encoding.rendering import object_bytes, partial, representation_of, table_of, versioned
 from haru.apiserver.registry.list import range_of, revision_of, selected, selection_of, wait_for_revision
@@ -90,7 +90,12 @@ class WatchStream:
         self._representation = representation_of(call.request)
         self._plain = self._representation is PLAIN and call.resource.kind is call.resource.stored
         # Of custom resources each watch has events of its own: they may have been converted for it.
-        self._is_shared = self._plain and selection.everything and call.resource.kind.custom is None
+        is_built_in = call.resource.kind.custom is None
+        self._is_shared = self._plain and selection.everything and is_built_in
+        self._form = "" if self._plain else None
+        """What tells the form of its lines from others of the same changes; None: there may be as many as watches."""
+        if is_built_in and self._representation in (PARTIAL, PARTIAL_PROTOBUF):
+            self._form = " partial protobuf" if self._representation.protobuf else " partial"
         self._bookmarks = call.request.flag("allowWatchBookmarks")
         self._initial_end = begins_with_state(call.request)
         self._seconds = call.request.number("timeoutSeconds")
@@ -105,7 +110,7 @@ class WatchStream:
         if self._representation is PLAIN:
             value = object_bytes(record, resource)
             return value if revision == record.revision else with_revision(value, revision)
-        if self._representation == PARTIAL:
+        if self._representation in (PARTIAL, PARTIAL_PROTOBUF):
             return partial_bytes(record, revision)
         obj = versioned(record, resource)
         obj["metadata"]["resourceVersion"] = str(revision)
@@ -141,13 +146,13 @@ class WatchStream:
         type_, record = self._shown(event)
         if record is None:
             return b""
-        if not self._plain:
+        if self._form is None:
             return self.line(type_, record, event.revision)
-        # The same line goes to every watch of the stored version: it is made once.
-        lines = self._encoded.lines(event)
-        line = lines.get(type_)
+        # The same line goes to every watch of the stored version, or of metadata: it is made once.
+        lines, which = self._encoded.lines(event), type_ + self._form
+        line = lines.get(which)
         if line is None:
-            line = lines[type_] = self.line(type_, record, event.revision)
+            line = lines[which] = self.line(type_, record, event.revision)
         return line
 
     def pieces(self, events: Sequence[Event]) -> Iterable[Piece]:
