@@ -131,9 +131,7 @@ async def with_signs(client: ApiClient, fetched: Fetched, namespace: str) -> Fet
         if namespace == "" and events is None:
             return await with_signs(client, fetched, fetched.namespace)
         pods = (obj for obj in fetched.objects if obj["kind"] == "Pod")
-        if any(
-            awaits_preparation(pod) for pod in pods if pod["metadata"].get("namespace") == namespace or not namespace
-        ):
+        if any(awaits_preparation(pod) for pod in pods if namespace in ("", pod["metadata"].get("namespace"))):
             events = _joined(events, await _read_events(client, namespace, FAILED_PREPARE))
         foreign = any(map(_is_foreign, fetched.objects))
         leases = await _read(client, _LEASES[0], _LEASES[1], "kube-system") if foreign else []

@@ -1,6 +1,6 @@
 """Tokens of ServiceAccounts for the volumes of pods, asked for as kubelets do.
 
-Source: the kubelet's token manager (renewed after 80 % of a token's life or 24 hours), as behaviour.
+Source: the kubelet's token manager, as behaviour.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
-from haru.kube.pod_environment.volume_files import DEFAULT_TOKEN_SECONDS, Token, token_key, token_requests
+from haru.kube.pod_environment.volume_files import DEFAULT_TOKEN_SECONDS, Token, renewal_time, token_key, token_requests
 
 _log = logging.getLogger(__name__)
 ACCOUNTS: Final = known_kind("v1", "ServiceAccount")
 _RENEW_AGAIN_SECONDS: Final = 60.0
-_LONGEST_AGE: Final = 24 * 3600.0
 
 
 class _Kept(NamedTuple):
@@ -68,5 +67,5 @@ class PodTokens:
         began = self._now().timestamp()
         answer = await client.create_subresource(ACCOUNTS, account, "token", body, meta["namespace"])
         status = answer["status"]
-        life = parse_time(status["expirationTimestamp"]).timestamp() - began
-        return _Kept(status["token"], began + min(0.8 * life, _LONGEST_AGE))
+        expires = parse_time(status["expirationTimestamp"]).timestamp()
+        return _Kept(status["token"], renewal_time(expires, expires - began))

@@ -8,14 +8,13 @@ from difflib import get_close_matches
 from haru.engine import Snapshot
 from haru.engine.state import PodInfo, namespaced_name, workload_of
 from haru.errors import InputError, NotFoundError
+from haru.explain.diagnosis.makers import MAKERS
 from haru.explain.pending_rows import Choice
 from haru.gangs import KUEUE_WORKLOAD, kueue_hold
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj, controller_of
 from haru.kube.names import names_text
 from haru.kube.selectors import parse_label_selector
-
-_GROUPED = ("Job", "ReplicaSet", "StatefulSet")
 
 
 def with_labels(choice: Choice, selector: str) -> Choice:
@@ -103,7 +102,7 @@ def _of_scheduling_workload(snapshot: Snapshot, namespace: str, name: str) -> Ch
     kueue = snapshot.objects(KUEUE_WORKLOAD.key)
     found = kueue.get(f"{namespace}/{name}")
     owned = {str(owner.get("uid")) for owner in (found or {"metadata": {}})["metadata"].get("ownerReferences") or ()}
-    owners = [obj for kind in _GROUPED for obj in snapshot.objects(kind).values()]
+    owners = [obj for kind in MAKERS for obj in snapshot.objects(kind).values()]
 
     def is_held(pod: PodInfo) -> bool:
         if pod.key.namespace != namespace:
@@ -147,7 +146,7 @@ def check_exists(objects: Collection[Obj], snapshot: Snapshot, kind: str, namesp
     if (there and cluster_wide) or namespace in namespaces:
         return
     choice = choice_of(snapshot, kind, namespace, name)
-    makers = ((maker, {**obj, "kind": maker}) for maker in _GROUPED for obj in snapshot.objects(maker).values())
+    makers = ((maker, {**obj, "kind": maker}) for maker in MAKERS for obj in snapshot.objects(maker).values())
     if not any(map(choice.pods, snapshot.pods.values())) and not any(choice.makers(*each) for each in makers):
         where = "" if cluster_wide else f" in namespace {namespace}"
         same = (obj["metadata"] for obj in objects if obj["kind"] == kind)

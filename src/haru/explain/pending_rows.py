@@ -249,12 +249,13 @@ def missing_pods(maker: Obj, missing: int) -> int:
     return missing or int(maker["spec"].get("parallelism") or 1)
 
 
-_MAKER_KINDS: dict[str, ExplainedKind] = {
+MAKER_KINDS: dict[str, ExplainedKind] = {
     "Job": "job",
     "ReplicaSet": "replicaset",
     "StatefulSet": "statefulset",
     "DaemonSet": "daemonset",
 }
+"""The kinds of makers, as explanations name them."""
 
 
 def _maker_row(
@@ -268,7 +269,7 @@ def _maker_row(
     remedies: bool,
 ) -> PendingRow:
     """Pods that are not made, and the members of their gang that wait for them."""
-    told = asked.explain(snapshot, _MAKER_KINDS[kind], maker, remedies=remedies)
+    told = asked.explain(snapshot, MAKER_KINDS[kind], maker, remedies=remedies)
     if told.verdict == "Runs":  # others of its pods do: the row is about those that are not made
         told = replace(told, verdict="FitsIf" if told.reasons else "Starting")
     namespace = namespaced_name(maker).partition("/")[0]

@@ -13,7 +13,7 @@ from haru.dashboard.views.workloads import EVERYTHING, Filter, Workload, workloa
 from haru.engine import Snapshot
 from haru.engine.state import PodInfo, differing, namespaced_name
 from haru.explain.object_names import ExplainedKind
-from haru.explain.pending_rows import made_for, makers_without_pods, missing_pods
+from haru.explain.pending_rows import MAKER_KINDS, made_for, makers_without_pods, missing_pods
 from haru.explain.results import Explanation
 from haru.kube.meta import Obj, get_condition
 
@@ -152,7 +152,7 @@ def subject(snapshot: Snapshot, work: Workload, pods: Sequence[PodInfo]) -> Subj
     first = min(pods, key=lambda pod: (not is_waiting(pod), pod.key), default=None)
     if first is None or not is_waiting(first):
         for maker_kind, maker, _ in makers_without_pods(snapshot, partial(_makes, work)):
-            return maker_kind.lower(), maker  # type: ignore[return-value]
+            return MAKER_KINDS[maker_kind], maker
     return ("pod", first.obj) if first is not None else None
 
 

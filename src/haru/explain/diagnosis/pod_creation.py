@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from haru.engine import Reason, Snapshot
+from haru.explain.diagnosis.makers import MAKERS
 from haru.kube.meta import Obj, controller_of
 from haru.kube.workload_pods import BY_QUOTA, FAILED_CREATE
 
-_QUOTAS_ARE_ASKED = ("Job", "ReplicaSet", "StatefulSet")
 _COMBINED = "(combined from similar events): "
 
 
@@ -28,7 +28,7 @@ def refused_creation(snapshot: Snapshot, owner: Mapping[str, object]) -> Reason 
         for pod in snapshot.pods.values()
         if (controller_of(pod.obj) or {}).get("uid") == uid
     )
-    by_quota = BY_QUOTA in str(newest.get("message")) and owner.get("kind") in _QUOTAS_ARE_ASKED
+    by_quota = BY_QUOTA in str(newest.get("message")) and owner.get("kind") in MAKERS
     known_better = by_quota and snapshot.objects("ResourceQuota")
     if max(made, default="") > _last(newest) or known_better:
         return None

@@ -32,6 +32,7 @@ Files = dict[str, File]
 Token = Callable[[Mapping[str, Any]], str]
 """The token for a `serviceAccountToken` projection, which is there already."""
 DEFAULT_TOKEN_SECONDS: Final = 3600
+_LONGEST_AGE: Final = 24 * 3600.0
 _SPEAKING: Final = frozenset({"command", "args", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"})
 """Where a container says what is run in it."""
 OBJECT_SOURCES: Final = ("configMap", "secret", "downwardAPI", "projected")
@@ -77,6 +78,14 @@ def token_requests(pod: Obj) -> list[Mapping[str, Any]]:
 def token_key(request: Mapping[str, Any]) -> str:
     """The same for requests that one token answers."""
     return f"{request.get('expirationSeconds') or DEFAULT_TOKEN_SECONDS}/{request.get('audience') or ''}"
+
+
+def renewal_time(expires: float, seconds: float) -> float:
+    """When a token is to be renewed that was good for so many seconds: after 80 % of them, or a day.
+
+    Source: the kubelet's token manager, without its jitter.
+    """
+    return expires - seconds + min(0.8 * seconds, _LONGEST_AGE)
 
 
 def asks_for_tokens(pod: Obj, *more: str) -> bool:

@@ -19,6 +19,7 @@ from haru.kube.pod_environment.volume_files import (
     Token,
     asks_for_tokens,
     references,
+    renewal_time,
     token_key,
     token_requests,
 )
@@ -31,7 +32,6 @@ from haru.kube.simulated_containers.cluster_network import (
 )
 from haru.kube.simulated_containers.files import Executed, PodSources
 
-_RENEWED_BEFORE: Final = 0.2
 _MOST_PODS: Final = 1024
 """Of so many pods it is kept what commands have written in them, and their tokens."""
 _MOST_COMMANDS: Final = 256
@@ -87,7 +87,7 @@ class SimulatedPods:
             key = token_key(request)
             seconds = request.get("expirationSeconds") or DEFAULT_TOKEN_SECONDS
             issued = self._issued.get((uid_of(pod), key))
-            if issued is None or issued.expires - self._objects.clock().timestamp() < seconds * _RENEWED_BEFORE:
+            if issued is None or self._objects.clock().timestamp() >= renewal_time(issued.expires, seconds):
                 audience = request.get("audience")
                 audiences = [audience] if audience else self._tokens.audiences
                 issued = await self._tokens.issue(account, audiences, seconds, bound)
