@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from engine_objects import Obj, allocation, claim, device_class, node, pod, resource_slice
 
 from haru.engine import SchedulerCache
@@ -63,3 +64,23 @@ def test_deployment_is_not_scaled_down_while_it_rolls_out() -> None:
     assert scaled_down(*pods, {**new, "spec": {"replicas": 0}}, owner=replica_set("web", "rs", 2, ABOVE))
     written_by_hand = {**new, "metadata": {"name": "other", "namespace": "default"}}
     assert scaled_down(*pods, written_by_hand, owner=replica_set("web", "rs", 2, ABOVE))
+
+
+def of_template(name: str, device: str) -> list[Obj]:
+    """A replica with a claim of its own, which the next one gets anew."""
+    made, held = replica(name, device, ready=True)
+    made["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": "t"}]
+    made["status"]["resourceClaimStatuses"] = [{"name": "c", "resourceClaimName": device}]
+    held["metadata"]["ownerReferences"] = [{"kind": "Pod", "name": name, "uid": f"uid-{name}", "controller": True}]
+    return [made, held]
+
+
+@pytest.mark.parametrize(("needed", "confirmed"), ((1, [True]), (2, [])))
+def test_next_replica_may_take_what_the_first_of_several_gives_back(needed: int, confirmed: list[bool]) -> None:
+    """Pods end one after the other: what is made for the first fits there before the work does."""
+    there = [node("a"), device_class(), resource_slice("a", 2), replica_set("web", "rs", 2, ABOVE), claim("d", needed)]
+    held = [*of_template("r", "gpu-0"), *of_template("s", "gpu-1")]
+    waiting = pod("p", claims=["d"], priority=10)
+    told = explain(SchedulerCache.of([*there, *held, waiting]).snapshot(), "pod", waiting)
+    assert [remedy.kind for remedy in told.remedies if remedy.kind == "ScaleDown"] == ["ScaleDown"]
+    assert [remedy.confirmed for remedy in told.remedies if remedy.kind == "Evict"] == confirmed

@@ -170,8 +170,11 @@ def _takes_again(pod: PodInfo, priority: int) -> bool:
 def placed_anew(snapshot: Snapshot, work: WorkloadUnit, options: Options, pods: Sequence[PodInfo]) -> int | None:
     """How many of those that controllers make meanwhile have a place at once; None if they may take the work's.
 
-    That of a StatefulSet is not made before its pod is gone, and has waited for less long by then.
+    That of a StatefulSet is not made before its pod is gone, and has waited for less long by then. Where several have
+    to end, they do so one after the other: what is made for the first may fit there while the work does not.
     """
+    if _first_comes_back(snapshot, work, options, pods):
+        return None
     remade = [pod for pod in pods if (pod.controller or {}).get("kind", "StatefulSet") != "StatefulSet"]
     if not remade:
         return 0
@@ -187,6 +190,14 @@ def placed_anew(snapshot: Snapshot, work: WorkloadUnit, options: Options, pods: 
         if count and not work.fits(hypothesis.without_pods(after, gone), options):
             return None
     return anywhere[1]
+
+
+def _first_comes_back(snapshot: Snapshot, work: WorkloadUnit, options: Options, pods: Sequence[PodInfo]) -> bool:
+    again = [pod for pod in pods if pod.controller is not None]
+    if not again or len(pods) == 1:
+        return False
+    after, made = hypothesis.made_anew(snapshot, again)
+    return _with_replacements(work, options, (hypothesis.without_pods(after, [again[0].key.path]), made))[1] > 0
 
 
 def _with_replacements(
