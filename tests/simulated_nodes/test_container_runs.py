@@ -156,6 +156,25 @@ def test_all_containers_start_again_once_a_rule_of_one_asks_for_it() -> None:
     assert not play.told("BackOff")
 
 
+@pytest.mark.parametrize("asks", ["containers", "initContainers"])
+def test_container_that_asks_once_that_all_start_again_finds_what_it_left(asks: str) -> None:
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    script = "if [ -f /mnt/done ]; then sleep 10000; else touch /mnt/done; sleep 5; exit 42; fi"
+    mounts = [{"name": "v", "mountPath": "/mnt"}]
+    policy = "Always" if asks == "initContainers" else "Never"
+    asking = container("asks", script, restartPolicy=policy, restartPolicyRules=[rule], volumeMounts=mounts)
+    first, beside = container("first", "exit 0"), container("beside", "sleep 10000")
+    init, main = [first, container("sidecar", "sleep 10000", restartPolicy="Always")], [beside]
+    (init if asks == "initContainers" else main).append(asking)
+    volumes = [{"name": "v", "emptyDir": {}}]
+    play = Play(*main, initContainers=init, volumes=volumes, restartPolicy="Never")
+    status = play.until(60)
+    for name in ("first", "sidecar", "asks", "beside"):
+        assert play.one(name)["restartCount"] == 1
+    assert status["phase"] == "Running"
+    assert play.condition("Ready") == ("True", None)
+
+
 def test_restarted_container_does_what_it_finds_left_by_its_runs_before() -> None:
     script = "echo x >> /data/f; n=$(wc -l /data/f | awk '{print $1}'); [ $n = 3 ] && sleep 100; exit $((n - 1))"
     mounts = [{"name": "v", "mountPath": "/data"}]

@@ -86,4 +86,6 @@ def _ran(pod: Obj, name: str) -> tuple[datetime | None, datetime | None]:
     if "running" in state:
         return parse_time(state["running"]["startedAt"]), None
     ended = state.get("terminated") or (found.get("lastState") or {}).get("terminated")
-    return (parse_time(ended["startedAt"]), parse_time(ended["finishedAt"])) if ended else (None, None)
+    if not ended or not ended.get("startedAt"):  # a container that was removed tells no times
+        return None, None
+    return parse_time(ended["startedAt"]), parse_time(ended["finishedAt"])
