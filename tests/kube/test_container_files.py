@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -186,6 +187,13 @@ def test_file_that_is_read_in_a_loop_is_told_again_and_again() -> None:
 )
 def test_programs_tell_what_the_pod_was_given(spec: Obj, script: str, expected: list[str]) -> None:
     assert lines(pod(**spec), container(script))[-1:] == expected
+
+
+@pytest.mark.parametrize(("resources", "score"), [({}, "1000"), ({"requests": {"memory": "1Gi"}}, "750")])
+def test_container_sees_how_soon_the_kernel_would_end_it(resources: Obj, score: str) -> None:
+    of = container("cat /proc/1/oom_score_adj", resources=resources)
+    found = script_of(pod(containers=[of]), of, replace(SOURCES, memory=4 << 30))
+    assert found is not None and found.lines == ((0, score),)
 
 
 def test_read_only_root_refuses_to_be_written() -> None:

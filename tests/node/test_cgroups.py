@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from haru.kube.cgroup_values import quota_of, shares_of, weight_of
+from haru.kube.oom_scores import oom_score
 from haru.node.cgroups import host
 from haru.node.cgroups.amounts import (
     Amounts,
     NodeMemory,
     container_amounts,
-    oom_score,
     pod_amounts,
 )
 from haru.node.cgroups.memory_qos import MemoryQos, pod_values

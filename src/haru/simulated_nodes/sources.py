@@ -20,6 +20,7 @@ from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.service_environment import service_environment
 from haru.kube.pod_environment.volume_files import Token, asks_for_tokens, references
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
+from haru.kube.simulated_containers.kubelet_files import node_memory
 from haru.simulated_nodes.network import NodeNetwork
 from haru.simulated_nodes.nodes import SimulatedNode
 from haru.simulated_nodes.shared_volumes import SharedVolumes
@@ -66,7 +67,8 @@ class SourceReader:
         token = await self._token(pod, node) if asks_for_tokens(pod) else None
         services = () if network is None else tuple(service_environment(pod, network.cluster.services))
         volumes = await self._volumes.found_by(pod, node)
-        return PodSources(objects, allocatable, services, token, network, found=volumes)
+        memory = node_memory(node.stored)
+        return PodSources(objects, allocatable, services, token, network, found=volumes, memory=memory)
 
     async def _token(self, pod: Obj, node: SimulatedNode) -> Token | None:
         """The tokens of a pod whose containers ask for them; none where nodes may not have any."""

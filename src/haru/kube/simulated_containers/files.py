@@ -78,6 +78,8 @@ class PodSources:
     executed: tuple[Executed, ...] = ()
     found: Mapping[str, VolumeContents] = field(default_factory=dict)
     """What is in volumes that outlive their pods, by the names of these."""
+    memory: int = 0
+    """What the node has, in bytes; 0 where nobody knows."""
 
     def facts(self, pod: Obj) -> DownwardFacts:
         """What the downward API tells of where a pod is."""
@@ -137,7 +139,7 @@ class ContainerFiles(MutableMapping[str, str]):
     @cached_property
     def _given(self) -> Mapping[str, str]:
         """The files that kubelets write into every container, and those of its control group."""
-        return kubelet_files(self._pod, self._container)
+        return kubelet_files(self._pod, self._container, self._sources.memory)
 
     # -- files --------------------------------------------------------------------------------------------------------
 

@@ -10,20 +10,22 @@ from typing import Any, Final
 
 from haru.kube.cgroup_values import PERIOD_MICROSECONDS, quota_of, shares_of, weight_of
 from haru.kube.meta import Obj
+from haru.kube.oom_scores import oom_score
 from haru.kube.quantity import Quantity, parse_quantity
 
 TERMINATION_LOG: Final = "/dev/termination-log"
 CGROUP_MOUNT: Final = "cgroup on /sys/fs/cgroup type cgroup2 (ro,nosuid,nodev,noexec,relatime)"
 _CGROUP: Final = "/sys/fs/cgroup"
 _CONTROLLERS: Final = "cpuset cpu io memory hugetlb pids"
+_OOM_SCORE: Final = "/proc/1/oom_score_adj"
 _PAGE: Final = 4096
 _LOOPBACK: Final = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 _NAME_SERVER: Final = "10.96.0.10"
 _DOMAIN: Final = "cluster.local"
 
 
-def kubelet_files(pod: Obj, container: Mapping[str, Any]) -> dict[str, str]:
-    """The text of each by its path."""
+def kubelet_files(pod: Obj, container: Mapping[str, Any], memory: int = 0) -> dict[str, str]:
+    """The text of each by its path, on a node with so many bytes of memory."""
     spec = pod.get("spec") or {}
     return {
         "/etc/hostname": f"{hostname_of(pod)}\n",
@@ -31,6 +33,7 @@ def kubelet_files(pod: Obj, container: Mapping[str, Any]) -> dict[str, str]:
         "/etc/resolv.conf": _resolver(pod, spec),
         container.get("terminationMessagePath") or TERMINATION_LOG: "",
         **_cgroup_files(pod, container),
+        **({_OOM_SCORE: f"{oom_score(pod, container, memory)}\n"} if memory else {}),
     }
 
 
@@ -38,6 +41,11 @@ def node_files(pod: Obj) -> dict[str, str]:
     """What is known of the files of the pod's node."""
     node = (pod.get("spec") or {}).get("nodeName") or ""
     return {"/etc/hosts": _LOOPBACK, "/etc/hostname": f"{node}\n"}
+
+
+def node_memory(node: Obj) -> int:
+    """The memory of a node in bytes; 0 where it does not tell."""
+    return parse_quantity(((node.get("status") or {}).get("capacity") or {}).get("memory", "0")).value()
 
 
 def hostname_of(pod: Obj) -> str:

@@ -1,7 +1,4 @@
-"""What containers and pods get of a machine, in the numbers that control groups and runtimes take.
-
-Source: the kubelet's OOM scores, as behaviour.
-"""
+"""What containers and pods get of a machine, in the numbers that control groups and runtimes take."""
 
 from __future__ import annotations
 
@@ -10,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from haru.kube.cgroup_values import MIN_SHARES, PERIOD_MICROSECONDS, quota_of, shares_of
-from haru.kube.node_admission import is_critical
+from haru.kube.oom_scores import oom_score
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.resources import Requests, pod_limits, pod_requests
 from haru.kube.strategy import qos_class
 from haru.node.cgroups.memory_qos import MemoryQos, container_values
 
 Obj = Mapping[str, Any]
-GUARANTEED_SCORE, BEST_EFFORT_SCORE = -997, 1_000
 _PAGE_UNITS = ("Ki", "Mi", "Gi")
 
 
@@ -81,38 +77,6 @@ def pod_amounts(pod: Obj) -> Amounts:
     if qos_class(dict(spec)) == "BestEffort":
         return Amounts(MIN_SHARES, 0, 0)
     return Amounts(shares_of(asked.milli() if asked is not None else 0), quota, memory, huge_pages=_huge_pages(limits))
-
-
-def oom_score(pod: Obj, container: Obj, capacity: int) -> int:
-    """`oom_score_adj`: higher requests are killed later, BestEffort first.
-
-    A sidecar is not killed before what it serves.
-    """
-    spec = pod.get("spec") or {}
-    if is_critical(pod):
-        return GUARANTEED_SCORE
-    qos = qos_class(dict(spec))
-    if qos != "Burstable":
-        return GUARANTEED_SCORE if qos == "Guaranteed" else BEST_EFFORT_SCORE
-    counted = _requested(container) + _share_of_the_rest(spec)
-    if container.get("restartPolicy") == "Always":
-        counted = max(counted, min(_requested(other) for other in spec["containers"]))
-    score = 1000 - 1000 * counted // capacity if capacity else BEST_EFFORT_SCORE
-    return min(max(score, 1000 + GUARANTEED_SCORE), BEST_EFFORT_SCORE - 1)
-
-
-def _share_of_the_rest(spec: Obj) -> int:
-    """What a pod requests as a whole beyond its containers' requests, divided among them (KEP-2837)."""
-    whole = _requested(spec)
-    if not whole:
-        return 0
-    alone = pod_requests({"spec": {key: spec.get(key) for key in ("containers", "initContainers")}})
-    count = len(spec.get("containers") or ()) + len(spec.get("initContainers") or ())
-    return max(0, whole - alone.get("memory", Quantity(0)).value()) // max(1, count)
-
-
-def _requested(container: Obj) -> int:
-    return _parsed((container.get("resources") or {}).get("requests")).get("memory", Quantity(0)).value()
 
 
 def _all_limited(spec: Obj, name: str) -> bool:

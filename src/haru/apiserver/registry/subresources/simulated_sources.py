@@ -31,6 +31,7 @@ from haru.kube.simulated_containers.cluster_network import (
     reachable_namespaces,
 )
 from haru.kube.simulated_containers.files import Executed, PodSources
+from haru.kube.simulated_containers.kubelet_files import node_memory
 
 _MOST_PODS: Final = 1024
 """Of so many pods it is kept what commands have written in them, and their tokens."""
@@ -69,9 +70,8 @@ class SimulatedPods:
         network = await _network(objects, pod, command) if asks_network(pod, *command) else None
         token = await self._token(pod, node) if asks_for_tokens(pod, *command) else None
         executed = self._executed.get(uid_of(pod), ())
-        return PodSources(
-            found, allocatable, tuple(service_environment(pod, ListedObjects(services))), token, network, executed
-        )
+        variables = tuple(service_environment(pod, ListedObjects(services)))
+        return PodSources(found, allocatable, variables, token, network, executed, memory=node_memory(node))
 
     async def _token(self, pod: Obj, node: Obj) -> Token | None:
         """The tokens of a pod's volumes; None if it can have none."""
