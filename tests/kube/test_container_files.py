@@ -189,6 +189,26 @@ def test_programs_tell_what_the_pod_was_given(spec: Obj, script: str, expected: 
     assert lines(pod(**spec), container(script))[-1:] == expected
 
 
+@pytest.mark.parametrize(
+    ("limits", "limits_of_pod", "resource", "expected"),
+    [
+        ({}, {}, "limits.cpu", "8"),
+        ({}, {"cpu": "1250m"}, "limits.cpu", "2"),
+        ({"cpu": "3"}, {"cpu": "5"}, "limits.cpu", "3"),
+        ({"cpu": "0"}, {"cpu": "5"}, "limits.cpu", "5"),
+        ({}, {"cpu": "5"}, "limits.memory", str(1 << 30)),
+        ({}, {"cpu": "5"}, "requests.cpu", "0"),
+        ({}, {"hugepages-2Mi": "4Mi"}, "limits.hugepages-2Mi", "0"),
+    ],
+)
+def test_container_without_a_limit_is_told_that_of_its_pod_or_node(
+    limits: Obj, limits_of_pod: Obj, resource: str, expected: str
+) -> None:
+    env = [{"name": "N", "valueFrom": {"resourceFieldRef": {"resource": resource}}}]
+    of = container("echo $N", env=env, resources={"limits": limits})
+    assert lines(pod(containers=[of], resources={"limits": limits_of_pod}), of) == [expected]
+
+
 @pytest.mark.parametrize(("resources", "score"), [({}, "1000"), ({"requests": {"memory": "1Gi"}}, "750")])
 def test_container_sees_how_soon_the_kernel_would_end_it(resources: Obj, score: str) -> None:
     of = container("cat /proc/1/oom_score_adj", resources=resources)

@@ -16,6 +16,9 @@ from haru.kube.quantity import Quantity, parse_quantity
 
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 
+_DEFAULTED = ("cpu", "memory", "ephemeral-storage")
+"""Limits that a container has although it sets none: huge pages are never overcommitted."""
+
 
 class ConfigError(Exception):
     """A container or volume that cannot be made; the text names what is missing."""
@@ -56,20 +59,21 @@ def field_value(pod: Obj, path: str, facts: DownwardFacts) -> str:
 
 
 def resource_value(pod: Obj, container: Mapping[str, Any], ref: Mapping[str, Any], facts: DownwardFacts) -> str:
-    """The number of a resourceFieldRef, rounded up to its divisor; without a limit it is what the node has."""
+    """The number of a resourceFieldRef, rounded up to its divisor; without a limit it is the pod's, or the node's."""
     asked = ref.get("containerName") or container["name"]
     named = [c for c in (*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())) if c["name"] == asked]
     if not named:
         raise ConfigError(f"container {asked} not found")
     part, _, resource = str(ref["resource"]).partition(".")
-    resources = named[0].get("resources") or {}
-    listed = resources.get(part) or {}
-    text = listed.get(resource)
-    if text is None and part == "limits":
-        text = facts.allocatable.get(resource, "0")
-    divisor = parse_quantity(ref.get("divisor") or "0")
-    amount = parse_quantity(text or "0")
-    return str(_divided(amount, divisor))
+    amount = _amount(named[0], part, resource)
+    if not amount.nano and part == "limits" and resource in _DEFAULTED and resource in facts.allocatable:
+        of_pod = _amount(pod["spec"], part, resource)
+        amount = of_pod if of_pod.nano else parse_quantity(facts.allocatable[resource])
+    return str(_divided(amount, parse_quantity(ref.get("divisor") or "0")))
+
+
+def _amount(of: Mapping[str, Any], part: str, resource: str) -> Quantity:
+    return parse_quantity(((of.get("resources") or {}).get(part) or {}).get(resource, "0"))
 
 
 def _divided(amount: Quantity, divisor: Quantity) -> int:
