@@ -124,7 +124,7 @@ def outcome(plane: Plane, namespace: str) -> Counter[str]:
     found = Counter(f"{obj['kind']} {json.dumps(plain(obj, hashes), sort_keys=True)}" for obj in objects)
     for event in plane.listed("-n", namespace, kinds="events"):
         component = (event.get("source") or {}).get("component") or event.get("reportingComponent")
-        if component not in ("kubelet", "default-scheduler", "simulated-kubelet"):
+        if component not in ("kubelet", "default-scheduler"):
             about = f"{event['involvedObject']['kind']}/{event['involvedObject']['name']}"
             text = plain(f"{component}: {about}: {event['type']} {event['reason']}: {event['message']}", hashes)
             found[f"Event {text}"] = 1

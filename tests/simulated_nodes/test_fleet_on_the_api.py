@@ -203,7 +203,7 @@ async def test_failed_containers_are_restarted(tmp_path: Path, policy: str) -> N
         assert (get_condition(found, "Ready") or {})["status"] == "False"
 
         async def reasons() -> set[str]:
-            events = (await client.list(EVENTS, "default"))["items"]
+            events = (await client.list(EVENTS, "default", field_selector="source=kubelet"))["items"]
             told = {e["reason"] for e in events if e["involvedObject"]["name"] == "p"}
             return told if {"Pulled", "Created", "Started", "BackOff"} <= told else set()
 

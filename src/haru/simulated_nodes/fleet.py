@@ -68,7 +68,9 @@ class Fleet:
         options: FleetOptions = NO_NAME,
     ) -> None:
         self._as_node = clients or (lambda name: client)
-        self._recorder = recorder or EventRecorder(client, COMPONENT, now=clock.now, monotonic=clock.monotonic)
+        self._recorder = recorder or EventRecorder(
+            client, "kubelet", instance=COMPONENT, now=clock.now, monotonic=clock.monotonic
+        )
         self._selector = parse_label_selector(options.selector)
         self._requested = {name: profile for profile, name in nodes}
         self._catalogue = Catalogue(profile for profile, _ in nodes)
