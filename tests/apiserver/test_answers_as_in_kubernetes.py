@@ -367,13 +367,17 @@ async def test_scale_is_shown_as_the_client_wants_it(api: Caller) -> None:
     assert answer.json["metadata"] == {name: made["metadata"][name] for name in names}
 
 
-async def test_exact_list_of_the_future_and_events_wait_for_nothing(api: Caller) -> None:
-    for path in (
-        f"{MAPS}?resourceVersion=99999999&resourceVersionMatch=Exact",
-        f"{NAMESPACE}/events?resourceVersion=99999999",
-    ):
-        answer = await asyncio.wait_for(api("GET", path), 2)
-        assert answer.status == 504 and "retryAfterSeconds" not in answer.json["details"]
+async def test_list_of_the_future_waits_for_it_but_for_events(api: Caller) -> None:
+    answer = await asyncio.wait_for(api("GET", f"{NAMESPACE}/events?resourceVersion=99999999"), 2)
+    assert answer.status == 504 and "retryAfterSeconds" not in answer.json["details"]
+    now = int((await api.get(MAPS))["metadata"]["resourceVersion"])
+    for more in ("&resourceVersionMatch=Exact", "&limit=1"):
+        asked = asyncio.create_task(api("GET", f"{MAPS}?resourceVersion={now + 1}{more}"))
+        await asyncio.sleep(0.1)
+        now = int((await api.create(MAPS, config_map(f"at{now}")))["metadata"]["resourceVersion"])
+        assert (await asked).status == 200
+    late = await api("GET", f"{MAPS}?resourceVersion={now + 99}&limit=1")
+    assert late.status == 504 and late.json["details"]["retryAfterSeconds"] == 1
 
 
 async def test_event_at_a_version_that_is_none_is_a_bad_request(api: Caller) -> None:

@@ -220,3 +220,5 @@ async def test_large_responses_are_compressed_on_request(api: Caller) -> None:
     assert answer.headers["content-encoding"] == "gzip" and len(answer.body) < 10_000
     assert b"big2" in gzip.decompress(answer.body)
     assert "content-encoding" not in (await api("GET", f"{MAPS}/big0", accept_encoding="gzip")).headers
+    for other in ("gzip;q=0", "deflate, br"):
+        assert "content-encoding" not in (await api("GET", MAPS, accept_encoding=other)).headers

@@ -70,7 +70,10 @@ def test_aggregated_discovery_has_resources_and_subresources() -> None:
     assert {v["version"]: v["freshness"] for v in groups["scheduling.k8s.io"]} == {"v1": "Current", "v1alpha2": "Stale"}
     claims = next(r for r in groups["resource.k8s.io"][0]["resources"] if r["resource"] == "resourceclaims")
     assert claims["scope"] == "Namespaced"
-    assert claims["responseKind"] == {"group": "resource.k8s.io", "version": "v1", "kind": "ResourceClaim"}
+    assert claims["responseKind"] == {"group": "", "version": "", "kind": "ResourceClaim"}
+    scale = next(r for r in groups["apps"][0]["resources"] if r["resource"] == "deployments")["subresources"][0]
+    assert scale["responseKind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    assert list(groups).index("resource.k8s.io") < list(groups).index("flowcontrol.apiserver.k8s.io")
     assert claims["subresources"] == [
         {"subresource": "status", "responseKind": claims["responseKind"], "verbs": ["get", "patch", "update"]}
     ]

@@ -17,6 +17,7 @@ _LINES = [
     ("an APIService of what is built in", r"\.details\.causes.*is built in: the API server serves it itself"),
     ("a JSON patch that copies from nowhere", r"code: 20\d .* \| 422 .*copy operation does not apply"),
     ("a binding to a role that is not there", r"code: 500 unsupported role reference kind: .* \| 422"),
+    ("an annotation that stands for fields", r".*\.object\.metadata\.annotations: - \| .*autoscaling\.alpha"),
     ("a continue token of another resource", r"code: 200 .* \| 400 invalid continue token: continue key is not"),
     ("words about the type of a patch", r'\.message: "415: Unsupported Media Type" '),
     ("a page after which nothing more matches", r"\.metadata\.continue: \"CONTINUE\" \| -$"),

@@ -128,10 +128,16 @@ def aggregated(
     return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
 
+def _response_kind(kind: Kind, sub: Subresource) -> Obj:
+    """The kind that a subresource answers with; that of the resource's own group and version names neither."""
+    is_own = (sub.group, sub.version) == (kind.group, kind.version)
+    return {"group": "" if is_own else sub.group, "version": "" if is_own else sub.version, "kind": sub.kind}
+
+
 def _aggregated_resource(kind: Kind) -> Obj:
     resource: Obj = {
         "resource": kind.plural,
-        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "responseKind": {"group": "", "version": "", "kind": kind.kind},
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": _verbs(kind),
@@ -143,7 +149,7 @@ def _aggregated_resource(kind: Kind) -> Obj:
     subresources = [
         {
             "subresource": sub.name,
-            "responseKind": {"group": sub.group, "version": sub.version, "kind": sub.kind},
+            "responseKind": _response_kind(kind, sub),
             "verbs": list(sub.verbs),
         }
         for sub in _shown(kind)

@@ -96,7 +96,7 @@ async def send_whole(request: Request, response: Response) -> None:
         return
     pieces = response.pieces or _pieces(body)
     size = sum(map(len, pieces))
-    if size > GZIP_FROM and not response.passed_on and b"gzip" in request.headers.get(b"accept-encoding", b""):
+    if size > GZIP_FROM and not response.passed_on and _takes_gzip(request):
         if response.gzipped is not None:
             pieces = await response.gzipped()
         elif size <= PIECE_BYTES:
@@ -108,6 +108,11 @@ async def send_whole(request: Request, response: Response) -> None:
         response.headers += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
     await request.send(head_of(response, request.audit_id, size))
     await _send_pieces(request, pieces if request.method != "HEAD" else [b""])
+
+
+def _takes_gzip(request: Request) -> bool:
+    """Whether gzip is among what the client takes; with a weight, which may be zero, it is not, as in 1.36."""
+    return b"gzip" in (one.strip() for one in request.headers.get(b"accept-encoding", b"").split(b","))
 
 
 async def _send_pieces(request: Request, pieces: Sequence[bytes]) -> None:

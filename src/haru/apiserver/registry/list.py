@@ -215,7 +215,7 @@ async def _snapshot(call: Call, selection: Selection, limit: int) -> int:
         return 0
     match = request.param("resourceVersionMatch")
     is_limited = not match and (limit > 0 or call.verb == "deletecollection")
-    await wait_for_revision(call, revision, match == "Exact" or is_limited)
+    await wait_for_revision(call, revision)
     return revision if match == "Exact" or (is_limited and not range_of(call, selection).most) else 0
 
 
@@ -227,14 +227,14 @@ def read_revision(request: Request) -> int:
         raise bad_request_error(f"invalid resource version: {error.message.partition(' is invalid: ')[2]}") from None
 
 
-async def wait_for_revision(call: Call, revision: int, exact: bool = False) -> None:
+async def wait_for_revision(call: Call, revision: int) -> None:
     """A revision of the future may be on its way; 504 when it does not come.
 
-    What 1.36 reads from its store, which is an `exact` revision and all events, waits for nothing.
+    For events, which 1.36 reads from its store, nobody waits.
     """
     store = call.objects.store
     loop = asyncio.get_running_loop()
-    at_once = exact or call.resource.kind.plural == "events"
+    at_once = call.resource.kind.plural == "events"
     if at_once and store.revision < revision:
         await store.progress()
     deadline = loop.time() + WAIT_FOR_REVISION

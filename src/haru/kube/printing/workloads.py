@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from haru.kube.autoscaling import autoscaler_to_v2
 from haru.kube.meta import Obj, value_at
 from haru.kube.printing.base import (
     NONE,
@@ -127,6 +128,7 @@ def _controller_revision(obj: Obj) -> list[Any]:
 
 
 def _autoscaler(obj: Obj) -> list[Any]:
+    obj = autoscaler_to_v2(obj) if obj.get("apiVersion") == "autoscaling/v1" else obj
     target = spec(obj).get("scaleTargetRef") or {}
     minimum = spec(obj).get("minReplicas")
     return [
@@ -142,10 +144,6 @@ def _autoscaler(obj: Obj) -> list[Any]:
 
 def _targets(obj: Obj) -> str:
     """`cpu: 40%/80%` for every metric, at most two of them in full."""
-    percentage = spec(obj).get("targetCPUUtilizationPercentage")
-    if percentage is not None:
-        current = status(obj).get("currentCPUUtilizationPercentage")
-        return f"cpu: {UNKNOWN if current is None else f'{current}%'}/{percentage}%"
     metrics = spec(obj).get("metrics") or ()
     if not metrics:
         return NONE
