@@ -55,6 +55,31 @@ def test_container_ends_after_its_hook_and_its_own_time(container: Obj, annotati
     assert takes_time(one) == bool(container or annotations)
 
 
+TERM = "_term(){\n\tsleep 5\n\texit 3\n}\ntrap _term SIGTERM\nwhile true; do\n\tsleep 1\ndone"
+
+
+@pytest.mark.parametrize(
+    ("script", "more", "stop"),
+    [
+        (TERM, {}, Stop(5, 3)),
+        ("trap 'echo saving; sleep 7; exit 0' TERM; python train.py & wait", {}, Stop(7, 0)),
+        ("trap 'sleep 2' TERM INT\nsleep infinity & wait", {}, Stop(2, 143)),
+        ("save() { sleep 4; exit 0; }; trap save 15; sleep infinity & wait", hook(sleep={"seconds": 3}), Stop(7, 0)),
+        ("trap 'sleep 60; exit 0' TERM; sleep infinity & wait", {}, Stop(30, 137)),
+        ("trap '' TERM; sleep infinity", {}, Stop(30, 137)),
+        ("trap 'exit 9' INT; sleep infinity", {}, Stop(0, 143)),
+        ("trap 'exit 9' INT; sleep infinity", {"lifecycle": {"stopSignal": "SIGINT"}}, Stop(0, 9)),
+        ("trap 'kill -TERM $child; wait $child' TERM; ./serve & child=$!; wait", {}, Stop(0, 143)),
+        ("trap : TERM INT; sleep infinity & wait", {}, Stop(0, 143)),
+        ("trap 'exit 9' TERM; trap - TERM; sleep infinity", {}, Stop(0, 143)),
+    ],
+)
+def test_container_ends_as_the_trap_of_its_shell_says(script: str, more: Obj, stop: Stop) -> None:
+    one = pod({"name": "c", "command": ["sh", "-c", script], **more})
+    assert stops_of(one, 30.0) == {"c": stop}
+    assert takes_time(one) or not stop.after
+
+
 def test_sidecars_end_after_the_others_the_last_first() -> None:
     every = {"simulated.haru.dev/stop-seconds": "2"}
     sidecars = tuple({"name": name, "restartPolicy": "Always"} for name in ("first", "second"))

@@ -1,12 +1,14 @@
 """How the containers of a simulated pod that is deleted come to their end, within its grace period. Pure.
 
-A container ends at once when it is told to (exit code 143), after its preStop hook, or so late as its annotation
-`stop-seconds` says; at the end of the grace period it is killed (137). Sidecars end after the others, the last first.
+A container ends at once when it is told to (exit code 143), after its preStop hook, when the trap of its shell has ended
+and with its code, or so late as its annotation `stop-seconds` says; at the end of the grace period it is killed (137).
+Sidecars end after the others, the last first.
 Source: kubelet `kuberuntime_container.go` (hooks, at least two seconds after them), KEP-753, `getPhase`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -15,9 +17,9 @@ from haru.kube.meta import Obj
 from haru.kube.pod_containers import containers_of
 from haru.kube.simulated_containers import simulation
 from haru.kube.simulated_containers.container_shell import run_beside
+from haru.kube.simulated_containers.stop_traps import STOPPED, run_on_stop, traps_of
 from haru.simulated_nodes import pods as podlib
 
-STOPPED: Final = 143
 KILLED: Final = 137
 LEAST_SECONDS: Final = 2.0
 
@@ -34,7 +36,7 @@ def takes_time(pod: Obj) -> bool:
     spec = pod.get("spec") or {}
     for member in ("containers", "initContainers"):
         for container in spec.get(member) or ():
-            if (container.get("lifecycle") or {}).get("preStop"):
+            if (container.get("lifecycle") or {}).get("preStop") or traps_of(container) is not None:
                 return True
     return simulation.is_annotated(pod) and any(
         simulation.STOP_SECONDS in name for name in pod["metadata"]["annotations"]
@@ -63,13 +65,23 @@ def stops_of(pod: Obj, grace: float) -> dict[str, Stop]:
 def stop_of(pod: Obj, container: Mapping[str, Any], grace: float) -> Stop:
     """When and how one container ends that is told to."""
     hook = min(_hook_seconds(pod, container, grace), grace)
-    text = simulation.setting(pod, container["name"], simulation.STOP_SECONDS)
-    try:
-        slow = simulation.seconds_of(simulation.STOP_SECONDS, text) if text is not None else 0.0
-    except ValueError:
-        slow = 0.0
+    slow, code = _told_to_end(pod, container)
     patience = max(grace - hook, LEAST_SECONDS)
-    return Stop(hook + slow, STOPPED) if slow <= patience else Stop(hook + patience, KILLED)
+    return Stop(hook + slow, code) if slow <= patience else Stop(hook + patience, KILLED)
+
+
+def _told_to_end(pod: Obj, container: Mapping[str, Any]) -> tuple[float, int]:
+    """After how many seconds a container ends that is told to, and its exit code."""
+    text = simulation.setting(pod, container["name"], simulation.STOP_SECONDS)
+    if text is not None:
+        try:
+            return simulation.seconds_of(simulation.STOP_SECONDS, text), STOPPED
+        except ValueError:
+            return 0.0, STOPPED
+    ran = run_on_stop(pod, container)
+    if ran is None:
+        return 0.0, STOPPED
+    return (math.inf, KILLED) if ran.ends_after is None else (ran.ends_after, ran.exit_code)
 
 
 def _hook_seconds(pod: Obj, container: Mapping[str, Any], grace: float) -> float:
