@@ -1,7 +1,7 @@
 """How the containers of a simulated pod that is deleted come to their end, within its grace period. Pure.
 
-A container ends at once when it is told to (exit code 143), after its preStop hook, when the trap of its shell has ended
-and with its code, or so late as its annotation `stop-seconds` says; at the end of the grace period it is killed (137).
+A container ends at once when it is told to (exit code 143), after its preStop hook, when the trap of its shell ends and
+with its code, or so late as its annotation `stop-seconds` says; at the end of the grace period it is killed (137).
 Sidecars end after the others, the last first.
 Source: kubelet `kuberuntime_container.go` (hooks, at least two seconds after them), KEP-753, `getPhase`.
 """
