@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import methodcaller
+from itertools import compress, repeat
+from operator import attrgetter, itemgetter, methodcaller
 
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse, claim_name, consumer
@@ -19,7 +20,9 @@ from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
 from haru.kube.meta import Obj, controller_uid_of
 
-_SPEC = methodcaller("get", "spec")
+_SPEC, _STATUS = methodcaller("get", "spec"), methodcaller("get", "status")
+_ALLOCATION, _DELETED = methodcaller("get", "allocation"), methodcaller("get", "deletionTimestamp")
+_METADATA, _UID = itemgetter("metadata"), attrgetter("key.uid")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,8 +89,9 @@ def _own_claims(
     overlay: Overlay, pods: Sequence[PodInfo], like: Sequence[ClaimUse]
 ) -> list[tuple[ClaimUse, ...]] | None:
     """Return the claims of each pod, which have yet to be allocated; None unless they are like these."""
-    entries = [(pod, entry.claim_name or claim_name(pod, entry)) for pod in pods for entry in pod.claims]
-    paths = [f"{pod.key.namespace}/{name}" for pod, name in entries]
+    owners = [pod for pod in pods for _ in pod.claims]
+    names = [entry.claim_name or claim_name(pod, entry) for pod in pods for entry in pod.claims]
+    paths = [f"{pod.key.namespace}/{name}" for pod, name in zip(owners, names, strict=True)]
     in_flight = overlay.snapshot.claim_index.in_flight
     if (overlay.allocates and any(map(overlay.allocation, paths))) or (
         in_flight and any(p in in_flight for p in paths)
@@ -98,13 +102,10 @@ def _own_claims(
         return None  # some do not exist, or have no name yet, for no claim is named None
     if [*map(_SPEC, claims)] != [other.claim.get("spec") for other in like] * len(pods):
         return None
+    if any(map(_ALLOCATION, filter(None, map(_STATUS, claims)))) or any(map(_DELETED, map(_METADATA, claims))):
+        return None
     made = [not entry.claim_name for entry in pods[0].claims] * len(pods)
-    uses: list[ClaimUse] = []
-    for (pod, _), path, claim, is_made in zip(entries, paths, claims, made, strict=True):
-        status = claim.get("status")
-        if (status and status.get("allocation")) or claim["metadata"].get("deletionTimestamp"):
-            return None
-        if is_made and controller_uid_of(claim) != pod.key.uid:
-            return None  # it was made from a template, for another pod
-        uses.append(ClaimUse(path, claim, consumer(pod, None)))
-    return list(zip(*[iter(uses)] * len(like), strict=True))
+    if [*map(controller_uid_of, compress(claims, made))] != [*compress(map(_UID, owners), made)]:
+        return None  # one was made from a template, for another pod
+    uses = map(ClaimUse, paths, claims, map(consumer, owners, repeat(None)))
+    return list(zip(*[uses] * len(like), strict=True))
