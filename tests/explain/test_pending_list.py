@@ -286,6 +286,21 @@ def test_pods_are_found_by_workload_of_kubernetes_and_of_kueue() -> None:
         snapshot.explain_pending("workload/none")
 
 
+def test_pods_are_found_by_whatever_controls_them() -> None:
+    huge = {"cpu": "999"}
+    step = uid(workload("Job", "step", 1), ("Workflow", "train"))
+    objects = [uid(pod("train-1", **huge), ("Workflow", "train")), uid(pod("train-2", **huge), ("Workflow", "train")),
+               uid(pod("other-1", **huge), ("Workflow", "other")), step]  # fmt: skip
+    snapshot = Snapshot.of([*cluster(cpu=1), *objects])
+    for about in ("workflow/train", "Workflow/train", "workflows/train", "workflows.argoproj.io/train"):
+        assert whats(snapshot.explain_pending(about)) == [("workflow/train", 2), ("workflow/train", 1)], about
+    assert whats(snapshot.explain_pending("workflow/other")) == [("workflow/other", 1)]
+    with pytest.raises(NotFoundError, match=r'no pod in namespace default belongs to "workflow/none"; KIND is one of'):
+        snapshot.explain_pending("workflow/none")
+    with pytest.raises(NotFoundError, match=r'namespace team belongs to "workflow/train"; namespace default has one'):
+        snapshot.explain_pending("workflow/train", namespace="team")
+
+
 def test_name_in_wrong_namespace_gets_hint() -> None:
     web = other_namespace(workload("ReplicaSet", "web", 1))
     deployment: Obj = {**web, "kind": "Deployment"}
@@ -357,6 +372,7 @@ def test_command_prints_every_form(file: str, capsys: pytest.CaptureFixture[str]
         (["pod/default/large"], "write KIND/NAME"),
         (["-l", "a in ("], "-l: "),
         (["deployment/none"], 'there is no deployment "none" in namespace default'),
+        (["workflow/none"], 'no pod in namespace default belongs to "workflow/none"'),
     ],
 )
 def test_command_refuses_what_makes_no_sense(

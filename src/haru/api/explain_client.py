@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from haru.client.api import ApiClient
-from haru.explain.object_names import SubjectKind, listed_kind, parse_listed, parse_place, parse_subject
+from haru.explain.object_names import LISTED, SubjectKind, listed_kind, parse_listed, parse_place, parse_subject
 from haru.explain_server.discovery import CLUSTER_SCOPED, GROUP, explanation_path, list_path
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ async def resident_text(
     Without `about`: the table of what waits in a namespace, without that in all. `command` is the one that asks. None
     where there is no answer; with it what answered, or why nothing.
     """
+    listed = parse_listed(about)
+    if listed is not None and listed[0] not in LISTED:
+        return None, f"{GROUP}: has no table for {about}"
     query = {"output": output, "labelSelector": selector, "remedies": "" if remedies else "false", "command": command}
     return await _asked(client, _path(about, namespace), {key: value for key, value in query.items() if value})
 

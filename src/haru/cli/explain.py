@@ -12,7 +12,8 @@ that block it.
 
 --all prints one table of everything that waits in the namespace, -A in all namespaces; equal work is explained once.
 The first row is the one whose first remedy lets most of the waiting pods start. deployment, daemonset, cronjob,
-workload (of Kubernetes or Kueue), deviceclass and namespace give the same table of what waits with or for them.
+workload (of Kubernetes or Kueue), deviceclass and namespace give the same table of what waits with or for them, and so
+does any other kind that controls pods, by the name that tables have for it: workflow/train.
 """
 
 from __future__ import annotations
@@ -274,8 +275,9 @@ def _read_all(options: argparse.Namespace, about: str) -> Snapshot:
 
     kinds = [*WATCHED_KINDS, *HELD_BACK_BY]
     listed = parse_listed(about) if about else None
-    if listed is not None and LISTED[listed[0]] not in kinds:
-        kinds.append(LISTED[listed[0]])
+    served = LISTED.get(listed[0]) if listed is not None else None
+    if served is not None and served not in kinds:
+        kinds.append(served)
     return _snapshot(options, kinds)
 
 

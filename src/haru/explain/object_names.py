@@ -7,7 +7,7 @@ from typing import Literal
 
 from haru.errors import InputError
 from haru.gangs import KINDS
-from haru.kube.kinds import Kind, known_kind
+from haru.kube.kinds import Kind, all_kinds, known_kind
 
 SubjectKind = Literal["pod", "podgroup", "job", "replicaset", "statefulset", "resourceclaim"]
 ExplainedKind = Literal[SubjectKind, "daemonset"]
@@ -46,10 +46,10 @@ _PLACES: dict[str, PlaceKind] = {"node": "node", "nodes": "node", "no": "node", 
 _FOREIGN_SHORT = {"LeaderWorkerSet": ("lws",)}
 _TRAIN_JOBS, _JOB_SET_PREFIX = ("trainjob", "trainjobs"), "jobset:"
 """A TrainJob of Kubeflow Trainer makes a JobSet of its own name."""
-_KINDS = (
+KIND_WORDS = (
     "pod, podgroup, job, replicaset, statefulset, claim, node, device, deployment, daemonset, cronjob, workload, "
-    "deviceclass, namespace, or a kind that describes gangs: jobset, trainjob, leaderworkerset, raycluster, pytorchjob "
-    "and its siblings, mpijob"
+    "deviceclass, namespace, a kind that describes gangs (jobset, trainjob, leaderworkerset, raycluster, pytorchjob "
+    "and its siblings, mpijob), or any other that controls pods"
 )
 
 
@@ -70,7 +70,7 @@ def parse_subject(text: str) -> tuple[SubjectKind, str]:
     if not name or "/" in name:
         raise InputError(f'"{text}": write KIND/NAME, for example job/training')
     if kind is None:
-        raise InputError(f'"{word}": cannot be explained; KIND is one of {_KINDS}')
+        raise InputError(f'"{word}": cannot be explained; KIND is one of {KIND_WORDS}')
     return kind, name
 
 
@@ -95,10 +95,25 @@ def _words() -> dict[str, str]:
 
 
 def parse_listed(text: str) -> tuple[str, str] | None:
-    """Return kind and name where a text names a listed kind (`deploy/web`, `ns/team`); None for anything else."""
+    """Return kind and name where a table answers (`deploy/web`, `ns/team`); None for anything else.
+
+    A kind that is not known here may be one that controls pods, as tables name it (`workflow/train`): in small letters.
+    """
     word, _, name = text.partition("/")
-    kind = _words().get(word.lower())
-    return (kind, name) if kind is not None and name else None
+    word = word.lower()
+    kind = _words().get(word) or ("" if "/" in name else _other_kind(word))
+    return (kind, name) if kind and name else None
+
+
+def _other_kind(word: str) -> str:
+    """A kind that neither Kubernetes nor Haru knows, and ReplicationController; empty for the others."""
+    plain = word.split(".")[0]
+    if plain in _EXPLAINED or plain in _PLACES or _foreign_prefix(word):
+        return ""
+    kinds = (
+        kind for kind in all_kinds() if plain in (kind.singular, kind.plural, kind.kind.lower(), *kind.short_names)
+    )
+    return plain if all(kind.kind == "ReplicationController" for kind in kinds) else ""
 
 
 def listed_kind(kind: str) -> Kind:

@@ -9,6 +9,7 @@ from haru.engine import Snapshot
 from haru.engine.state import PodInfo, namespaced_name, workload_of
 from haru.errors import InputError, NotFoundError
 from haru.explain.diagnosis.makers import MAKERS
+from haru.explain.object_names import KIND_WORDS, LISTED
 from haru.explain.pending_rows import Choice
 from haru.gangs import KUEUE_WORKLOAD, kueue_hold
 from haru.kube.errors import StatusError
@@ -63,9 +64,9 @@ def choice_of(snapshot: Snapshot, kind: str, namespace: str, name: str) -> Choic
         return _of_jobs(snapshot, namespace, name)
     if kind == "Workload":
         return _of_scheduling_workload(snapshot, namespace, name)
-    what = f"{kind.lower()}/{name}"
+    what = {f"{word}/{name}" for word in _words(kind)}
     return Choice(
-        lambda pod: pod.key.namespace == namespace and workload_of(pod) == what,
+        lambda pod: pod.key.namespace == namespace and workload_of(pod) in what,
         lambda of, obj: (
             _is_controlled(obj, namespace, kind, name) or (of == kind and namespaced_name(obj) == f"{namespace}/{name}")
         ),
@@ -75,7 +76,13 @@ def choice_of(snapshot: Snapshot, kind: str, namespace: str, name: str) -> Choic
 def _is_controlled(obj: Obj, namespace: str, kind: str, name: str) -> bool:
     owner = controller_of(obj)
     here = namespaced_name(obj).partition("/")[0] == namespace
-    return here and owner is not None and (owner["kind"], owner["name"]) == (kind, name)
+    return here and owner is not None and owner["kind"].lower() in _words(kind) and owner["name"] == name
+
+
+def _words(kind: str) -> tuple[str, ...]:
+    """How a kind is written in front of a name; one that is not known here may be in the plural."""
+    word = kind.lower()
+    return (word,) if kind in LISTED else (word, word.removesuffix("s"))
 
 
 def _of_jobs(snapshot: Snapshot, namespace: str, name: str) -> Choice:
@@ -148,11 +155,21 @@ def check_exists(objects: Collection[Obj], snapshot: Snapshot, kind: str, namesp
     choice = choice_of(snapshot, kind, namespace, name)
     makers = ((maker, {**obj, "kind": maker}) for maker in MAKERS for obj in snapshot.objects(maker).values())
     if not any(map(choice.pods, snapshot.pods.values())) and not any(choice.makers(*each) for each in makers):
+        if kind not in LISTED:
+            raise NotFoundError(_nothing_controlled(snapshot, kind, namespace, name))
         where = "" if cluster_wide else f" in namespace {namespace}"
         same = (obj["metadata"] for obj in objects if obj["kind"] == kind)
         names = {m["name"] for m in same if cluster_wide or (m.get("namespace") or "default") == namespace}
         hint = ("" if cluster_wide else elsewhere(namespaces)) or meant(name, names)
         raise NotFoundError(f'there is no {kind.lower()} "{name}"{where}{hint}')
+
+
+def _nothing_controlled(snapshot: Snapshot, kind: str, namespace: str, name: str) -> str:
+    """What is said of a kind that is not known here, of which no pod is: it may be misspelt."""
+    pods = snapshot.pods.values()
+    having = {pod.key.namespace for pod in pods if choice_of(snapshot, kind, pod.key.namespace, name).pods(pod)}
+    hint = elsewhere(having) or f"; KIND is one of {KIND_WORDS}"
+    return f'no pod in namespace {namespace} belongs to "{kind}/{name}"{hint}'
 
 
 def meant(name: str, names: Iterable[str]) -> str:
