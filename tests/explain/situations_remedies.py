@@ -463,5 +463,18 @@ SITUATIONS = [
         *gang("g", 10, template="gpu"),
         about="podgroup/g",
     ),
+    situation(
+        "a gang that no node takes whole",
+        lambda: cluster(dgx_h100=2),
+        template(),
+        *in_one("kubernetes.io/hostname", gang("g", 10, template="gpu")),
+        about="podgroup/g",
+    ),
+    situation(
+        "more memory of a card than any card has",
+        lambda: cluster(dgx_h100=1),
+        template(capacity={"requests": {"memory": "100Gi"}}),
+        pod("p", "gpu"),
+    ),
     situation("a card that the simulated driver taints", with_tainted_card, template(count=8), pod("p", "gpu")),
 ]

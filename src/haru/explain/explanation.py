@@ -130,6 +130,11 @@ class DeviceCounts:
     partly_taken: int
     free: int
 
+    @property
+    def other(self) -> int:
+        """How many something else keeps back."""
+        return self.selected - self.tainted - self.taken - self.partly_taken - self.free
+
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:

@@ -170,6 +170,11 @@ def _dropped(request: RequestFunnel, name: str) -> int:
     return sum(len(stage.dropped) for stage in request.stages if stage.name == name)
 
 
+def _too_small(request: RequestFunnel) -> int:
+    """How many devices would not have the requested capacity either if nobody used them."""
+    return sum(int(stage.data["never"]) for stage in request.stages if stage.name == "capacity")
+
+
 def _refused_by_selector(request: RequestFunnel | None) -> int:
     """How many devices the selector refuses that leaves none."""
     stages = request.stages if request is not None else ()
@@ -180,7 +185,7 @@ def _numbers(request: RequestFunnel | None) -> tuple[int, int, int, int, int]:
     if request is None:
         return 0, 0, 0, 0, 0
     taken = _dropped(request, "free")
-    partly = _dropped(request, "counters") + _dropped(request, "capacity")
+    partly = _dropped(request, "counters") + _dropped(request, "capacity") - _too_small(request)
     return _left(request, _SELECTING), _dropped(request, "taints"), taken, partly, len(request.kept)
 
 
@@ -266,6 +271,7 @@ def _device_text(request: RequestFunnel, counts: DeviceCounts, group: _Group) ->
         (counts.tainted, "tainted"),
         (counts.taken, "taken"),
         (counts.partly_taken, "used in part by others"),
+        (counts.other if _too_small(request) else 0, "without the capacity asked for"),
     ]
     told = [counted(counts.selected, "device"), *(f"{count} {word}" for count, word in parts if count)]
     together = _apart(request, counts, group)

@@ -42,8 +42,8 @@ from haru.explain.remedies.relaxed_requests import (
 )
 from haru.explain.remedies.selectors import other_selector
 from haru.explain.remedies.smaller_amounts import smaller_amounts
-from haru.explain.remedies.smaller_work import smaller_gang, smaller_request
-from haru.explain.remedies.topology import other_topology_key
+from haru.explain.remedies.smaller_work import smaller_capacity, smaller_gang, smaller_request
+from haru.explain.remedies.topology import other_topology_key, without_domain
 from haru.explain.remedies.volumes import volume_remedies
 from haru.kube.meta import Obj
 
@@ -207,6 +207,7 @@ def _ways(refused: RefusedWork, work: WorkloadUnit, reasons: Sequence[Reason]) -
     snapshot, options, found, fit = refused.snapshot, refused.options, refused.diagnosis, refused.fit
     openings = Openings(snapshot, work, options, Capacity(snapshot, found.members), fit)
     yield from other_topology_key(openings, reasons)
+    yield from without_domain(openings, reasons)
     yield from without_missing_targets(openings, reasons)
     yield from meant_selectors(openings, found)
     yield from providing_classes(snapshot, work, options, reasons)
@@ -218,8 +219,9 @@ def _ways(refused: RefusedWork, work: WorkloadUnit, reasons: Sequence[Reason]) -
     yield from other_selector(openings)
     yield from label_nodes(openings)
     yield from narrower_daemon_set(snapshot, work, options)
-    yield from smaller_gang(snapshot, work, options, fit)
+    yield from smaller_gang(snapshot, work, options, fit or found.in_domain or 0)
     yield from smaller_request(openings, found)
+    yield from smaller_capacity(openings, found)
     yield from smaller_amounts(openings, found)
     yield from without_constraints(openings, found)
     yield from without_selectors(openings, found)

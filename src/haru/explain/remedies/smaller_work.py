@@ -1,8 +1,9 @@
-"""Less would do: fewer devices per request, or a gang that starts with fewer members."""
+"""Less would do: fewer devices per request, less of their capacity, or a gang that starts with fewer members."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 from haru.engine import Options, Snapshot
 from haru.engine.podgroup import min_count
@@ -16,6 +17,9 @@ from haru.explain.remedies.claim_changes import changed_claims, claim_changes
 from haru.explain.remedies.node_openings import Openings
 from haru.explain.render.wording import counted
 from haru.kube.meta import Obj
+from haru.kube.quantity import Quantity, parse_quantity
+
+_MOST_CAPACITIES = 8
 
 
 def smaller_request(openings: Openings, found: Diagnosis) -> Iterator[Remedy]:
@@ -70,6 +74,52 @@ def _asks(snapshot: Snapshot, work: WorkloadUnit) -> Iterator[Obj]:
 
     changed_claims(snapshot, work, collect)
     yield from (ask for ask in asks if ask.get("allocationMode", "ExactCount") == "ExactCount")
+
+
+def smaller_capacity(openings: Openings, found: Diagnosis) -> Iterator[Remedy]:
+    """The most of a capacity per device with which the work would fit now, where too few devices have what it asks."""
+    if not any(stage.stage == "capacity" and stage.dropped for funnel in found.requests for stage in funnel.stages):
+        return
+    snapshot, work = openings.snapshot, openings.work
+    wanted: dict[str, Quantity] = {}
+    for ask in _asks(snapshot, work):
+        for name, amount in _capacity_of(ask).items():
+            wanted[name] = max(wanted.get(name, Quantity(0)), parse_quantity(amount))
+    for name, most in wanted.items():
+        for less in _published(snapshot, name, most):
+            changed = changed_claims(snapshot, work, partial(_with_at_most, name=name, most=less))
+            if work.fits(hypothesis.with_claims(snapshot, changed), openings.options):
+                text = f"ask for {name} {less} of each device instead of {most}"
+                costs = "each device has less, and must be enough so; the claims (or their template) are made again"
+                yield Remedy("LowerRequest", text, claim_changes(snapshot, changed), 14, True, costs)
+                break
+
+
+def _capacity_of(ask: Obj) -> Mapping[str, str]:
+    return (ask.get("capacity") or {}).get("requests") or {}
+
+
+def _published(snapshot: Snapshot, name: str, below: Quantity) -> list[Quantity]:
+    """What devices have of a capacity, less than this, the most first."""
+    plain = name.rpartition("/")[2]
+    shapes = {
+        id(d.shape): d.shape for pool in snapshot.devices.pools.values() for one in pool.slices for d in one.devices
+    }
+    amounts = {
+        capacity.text
+        for shape in shapes.values()
+        for known, capacity in shape.capacity
+        if known.rpartition("/")[2] == plain
+    }
+    less = (amount for amount in map(parse_quantity, amounts) if Quantity(0) < amount < below)
+    return sorted(less, reverse=True)[:_MOST_CAPACITIES]
+
+
+def _with_at_most(ask: Obj, *, name: str, most: Quantity) -> Obj:
+    amounts = _capacity_of(ask)
+    if name not in amounts or parse_quantity(amounts[name]) <= most:
+        return ask
+    return {**ask, "capacity": {**ask["capacity"], "requests": {**amounts, name: str(most)}}}
 
 
 def smaller_gang(snapshot: Snapshot, work: WorkloadUnit, options: Options, fit: int) -> Iterator[Remedy]:

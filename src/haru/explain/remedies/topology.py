@@ -1,4 +1,4 @@
-"""Topology keys that no node has: the one that was probably meant, or to do without."""
+"""Topology keys that no node has: the one that was probably meant, or to do without; and domains that are too small."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from haru.gangs import is_translated
 from haru.kube.decoding import suggest_name
 from haru.kube.meta import Obj
 
+_COSTS = "the pods may be further apart than the work wants them"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -27,8 +28,21 @@ def other_topology_key(openings: Openings, reasons: Sequence[Reason]) -> Iterato
             text = f"name the topology key {close} in place of {key}: did you mean that?"
             yield from _changed(openings, key, close, Remedy("CorrectName", text, (), 0, True))
         text = f"leave out the topology key {key}: no node has it"
-        costs = "the pods may be further apart than the work wants them"
-        yield from _changed(openings, key, "", Remedy("DropConstraint", text, (), 11, True, costs))
+        yield from _changed(openings, key, "", Remedy("DropConstraint", text, (), 11, True, _COSTS))
+
+
+def without_domain(openings: Openings, reasons: Sequence[Reason]) -> Iterator[Remedy]:
+    """The group without the topology key of which no domain takes all of it."""
+    nowhere = {reason.data["topologyKey"] for reason in reasons if reason.type == "TopologyKeyMissing"}
+    for reason in reasons:
+        if reason.type == "TopologyDomain" and reason.data["topologyKey"] not in nowhere:
+            text = (
+                f"leave out the topology key {reason.data['topologyKey']}, so that the group may be in several domains"
+            )
+            costs = "the pods may be further apart than the work wants them"
+            yield from _changed(
+                openings, str(reason.data["topologyKey"]), "", Remedy("DropConstraint", text, (), 16, True, costs)
+            )
 
 
 def _changed(openings: Openings, key: str, close: str, remedy: Remedy) -> Iterator[Remedy]:

@@ -93,7 +93,7 @@ def _short(verdict: Verdict, funnel: Funnel, nodes: Sequence[NodeGroup]) -> str:
     if 0 < most < count:
         return f"request {funnel.asked.title} asks for {count} devices on one node: no node has more than {most}"
     what = f"{funnel.needed} {'is' if funnel.needed == 1 else 'are'} needed"
-    selected = next((s.left for s in reversed(funnel.stages) if s.stage in ("devices", "class", "selector")), 0)
+    selected = next((s.left for s in reversed(funnel.stages) if _is_for_good(s)), 0)
     if verdict in ("NeverFits", "FitsIf") and selected < (funnel.needed or 0):
         have = counted(selected, "device") if selected else "no device"
         why = next(
@@ -122,6 +122,11 @@ def _short(verdict: Verdict, funnel: Funnel, nodes: Sequence[NodeGroup]) -> str:
     if last.stage == "nodes":
         return f"{have} can be used for request {funnel.asked.title}, {what}: {funnel.short} short"
     return f"{have} {verb} free for request {funnel.asked.title}, {what}: {funnel.short} short"
+
+
+def _is_for_good(stage: FunnelStage) -> bool:
+    """Whether what the stage excludes would not do either if nobody used it."""
+    return stage.stage in ("devices", "class", "selector") or (stage.stage == "capacity" and not stage.holders)
 
 
 def _apart(funnel: Funnel, stage: FunnelStage, where: str) -> str:
