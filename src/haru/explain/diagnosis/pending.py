@@ -130,7 +130,7 @@ def _held(
     reasons = distinct([*told.reasons, *found.reasons()]) if answer.blocked else told.reasons
     nodes = found.nodes if answer.blocked else ()
     if answer.blocked:
-        judgement = verdict_of(lifted, freed, options)
+        judgement = inquiry.once("verdict", lambda: verdict_of(lifted, freed, options))
         refused = RefusedWork(lifted, freed, options, found, judgement.reasons, judgement.fit)
         told = _with_what_follows(told, refused, judgement, inquiry)
     if "kueue" in hold.data:
