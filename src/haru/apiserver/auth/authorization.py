@@ -1,23 +1,21 @@
 """May this user do this verb to this resource: the node authorizer is asked first, then RBAC.
 
-RBAC goes by the stored roles and bindings, which are kept compiled: what a subject is bound to, by namespace. Cursors
-in the store's history say, before each request, whether anything changed; so a binding counts from the moment its write
-was acknowledged.
+RBAC goes by the stored roles and bindings, which are kept compiled (`role_bindings.py`). Cursors in the store's history
+tell, before each request, what has changed; so a binding counts from the moment its write was acknowledged.
 Source: rbac.authorization.k8s.io/v1, as behaviour.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from cachetools import FIFOCache
 
 from haru.apiserver.auth.node_authorizer import Attributes, NodeAuthorizer, node_of
+from haru.apiserver.auth.role_bindings import GROUP, PLURALS, RoleBindings, Rule, compile_rules
 from haru.apiserver.auth.user import UserInfo
-from haru.apiserver.encoding.objects import shared
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.peers.routes import ResourceRequest
 from haru.apiserver.registry.store_reflector import StoreReflector
@@ -31,96 +29,7 @@ from haru.kube.selectors import parse_field_selector, parse_label_selector
 MASTERS = "system:masters"
 _LOG = logging.getLogger("haru.apiserver")
 _PATH_VERBS = {"POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete"}
-_GROUP = "rbac.authorization.k8s.io"
-_PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
-_REMEMBERED_USERS = 10_000
 _REMEMBERED_DECISIONS = 4_096
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One PolicyRule, its lists as sets."""
-
-    verbs: frozenset[str]
-    groups: frozenset[str]
-    resources: frozenset[str]
-    names: frozenset[str]
-    paths: tuple[str, ...]
-    source: Obj
-
-    def allows(self, verb: str, group: str, resource: str, name: str) -> bool:
-        """Whether the rule covers a request for an object of a resource (`pods`, `pods/log`)."""
-        return self.covers(verb, group, resource) and (not self.names or name in self.names)
-
-    def covers(self, verb: str, group: str, resource: str) -> bool:
-        """Whether the rule covers a request for some object of a resource."""
-        return (
-            (verb in self.verbs or "*" in self.verbs)
-            and (group in self.groups or "*" in self.groups)
-            and self._has(resource)
-        )
-
-    def _has(self, resource: str) -> bool:
-        if resource in self.resources or "*" in self.resources:
-            return True
-        subresource = resource.partition("/")[2]
-        return bool(subresource) and f"*/{subresource}" in self.resources
-
-    def allows_path(self, verb: str, path: str) -> bool:
-        """Whether the rule covers a request for a path that is no resource."""
-        return (verb in self.verbs or "*" in self.verbs) and any(
-            p == path or (p.endswith("*") and path.startswith(p[:-1])) for p in self.paths
-        )
-
-
-def compile_rules(rules: Iterable[Obj]) -> tuple[Rule, ...]:
-    """Rules as they are stored, made ready."""
-    return tuple(
-        Rule(
-            frozenset(rule.get("verbs") or ()),
-            frozenset(rule.get("apiGroups") or ()),
-            frozenset(rule.get("resources") or ()),
-            frozenset(rule.get("resourceNames") or ()),
-            tuple(rule.get("nonResourceURLs") or ()),
-            rule,
-        )
-        for rule in rules
-    )
-
-
-class Bound(NamedTuple):
-    """Rules that a subject holds, and by which binding."""
-
-    rules: tuple[Rule, ...]
-    binding: Obj
-    subject: Obj
-    place: int
-    """Of the subject in the binding."""
-    is_broken: bool = False
-    """Whether there is no such role."""
-
-    def missing(self) -> str:
-        """That there is no such role, as the API server says it."""
-        role = self.binding["roleRef"]
-        return f'{str(role.get("kind")).lower()}.{_GROUP} "{role.get("name")}" not found'
-
-    def why(self) -> str:
-        """As the API server says it of a request that is allowed."""
-        metadata, role, subject = self.binding["metadata"], self.binding["roleRef"], self.subject
-        namespace = metadata.get("namespace", "")
-        name = f"{metadata['name']}/{namespace}" if namespace else metadata["name"]
-        kind = "RoleBinding" if namespace else "ClusterRoleBinding"
-        whom = str(subject.get("name"))
-        if subject.get("kind") == "ServiceAccount":
-            whom += f"/{subject.get('namespace') or namespace}"
-        return (
-            f'RBAC: allowed by {kind} "{name}" of {role.get("kind")} "{role.get("name")}" '
-            f'to {subject.get("kind")} "{whom}"'
-        )
-
-
-Bindings = dict[str, list[Bound]]
-"""Namespace (empty: everywhere) -> what is bound there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +67,8 @@ class Authorizer:
     """Decides from the store; synchronous, since every request passes here."""
 
     def __init__(self, objects: ObjectStore) -> None:
-        self._followed = StoreReflector(objects, _GROUP, _PLURALS)
-        self._subjects: dict[str, Bindings] = {}
-        self._users: FIFOCache[tuple[str, tuple[str, ...]], Bindings] = FIFOCache(_REMEMBERED_USERS)
+        self._bindings = RoleBindings()
+        self._followed = StoreReflector(objects, GROUP, PLURALS, self._bindings.change)
         self._decided: FIFOCache[tuple[object, ...], Decision] = FIFOCache(_REMEMBERED_DECISIONS)
         """What is allowed, by user and request, where no rule for certain names had to be looked at."""
         self._nodes = NodeAuthorizer(objects)
@@ -168,7 +76,6 @@ class Authorizer:
     async def start(self) -> None:
         """Read the roles and bindings, and follow them from there."""
         await self._followed.start()
-        self._compile()
 
     def allowed(self, user: UserInfo, asked: Attributes) -> bool:
         """Whether a user may do something to a resource; of nodes, `prepare` must have been awaited."""
@@ -193,7 +100,7 @@ class Authorizer:
         if known is not None:
             return known
         by_name = False
-        for bound in self._bound(user, asked.namespace):
+        for bound in self._bindings.of(user, asked.namespace):
             for rule in bound.rules:
                 if not rule.covers(asked.verb, asked.group, resource):
                     continue
@@ -209,14 +116,14 @@ class Authorizer:
         """Whether a user may ask for a path that is no resource, and why."""
         if MASTERS in user.groups:
             return Decision(True)
-        for bound in self._bound(user, ""):
+        for bound in self._bindings.of(user, ""):
             if any(rule.allows_path(verb, path) for rule in bound.rules):
                 return Decision(True, bound.why())
         return Decision(False, self._why_not(user, ""))
 
     def missing_roles(self, user: UserInfo, namespace: str) -> list[str]:
         """Which roles that the user is bound to are not there, as the API server says it."""
-        return list(dict.fromkeys(bound.missing() for bound in self._bound(user, namespace) if bound.is_broken))
+        return list(dict.fromkeys(bound.missing() for bound in self._bindings.of(user, namespace) if bound.is_broken))
 
     def _why_not(self, user: UserInfo, namespace: str) -> str:
         missing = self.missing_roles(user, namespace)
@@ -235,62 +142,16 @@ class Authorizer:
 
     def role_rules(self, reference: Obj, namespace: str) -> list[Obj] | None:
         """The rules of the role that a binding refers to; None when it does not exist."""
-        found = self._roles().get((reference.get("kind", ""), _role_key(reference, namespace)))
+        found = self._bindings.role_rules(reference, namespace)
         return [rule.source for rule in found] if found is not None else None
 
     def _rules(self, user: UserInfo, namespace: str) -> Iterator[tuple[Rule, ...]]:
-        return (bound.rules for bound in self._bound(user, namespace))
-
-    def _bound(self, user: UserInfo, namespace: str) -> Iterator[Bound]:
-        key = (user.name, user.groups)
-        bindings = self._users.get(key)
-        if bindings is None:
-            bindings = self._users[key] = self._bindings_of(user)
-        yield from bindings.get("", ())
-        if namespace:
-            yield from bindings.get(namespace, ())
-
-    def _bindings_of(self, user: UserInfo) -> Bindings:
-        merged: dict[str, dict[int, Bound]] = {}
-        subjects = [f"User:{user.name}", *(f"Group:{group}" for group in user.groups)]
-        for subject in subjects:
-            for namespace, found in self._subjects.get(subject, {}).items():
-                here = merged.setdefault(namespace, {})
-                for bound in found:  # a binding counts once, by the first of its subjects that the user is
-                    known = here.setdefault(id(bound.binding), bound)
-                    if bound.place < known.place:
-                        here[id(bound.binding)] = bound
-        return {namespace: list(here.values()) for namespace, here in merged.items()}
+        return (bound.rules for bound in self._bindings.of(user, namespace))
 
     async def refresh(self) -> None:
         """Take in what has changed; every request does so before it is judged."""
         if await self._followed.take_in():
-            self._compile()
-
-    def _roles(self) -> dict[tuple[str, str], tuple[Rule, ...]]:
-        roles: dict[tuple[str, str], tuple[Rule, ...]] = {}
-        for kind, plural in (("ClusterRole", "clusterroles"), ("Role", "roles")):
-            for role in map(shared, self._followed.of(plural)):
-                metadata = role["metadata"]
-                name = f"{metadata['namespace']}/{metadata['name']}" if kind == "Role" else metadata["name"]
-                roles[kind, name] = compile_rules(role.get("rules") or ())
-        return roles
-
-    def _compile(self) -> None:
-        roles = self._roles()
-        self._subjects, self._users = {}, FIFOCache(_REMEMBERED_USERS)
-        self._decided = FIFOCache(_REMEMBERED_DECISIONS)
-        for plural in ("clusterrolebindings", "rolebindings"):
-            for record in self._followed.of(plural):
-                binding = shared(record)
-                namespace = binding["metadata"].get("namespace", "")
-                reference = binding.get("roleRef") or {}
-                rules = roles.get((reference.get("kind", ""), _role_key(reference, namespace)))
-                if rules == ():
-                    continue
-                for place, subject in enumerate(binding.get("subjects") or ()):
-                    bound = self._subjects.setdefault(_subject_key(subject, namespace), {})
-                    bound.setdefault(namespace, []).append(Bound(rules or (), binding, subject, place, rules is None))
+            self._decided = FIFOCache(_REMEMBERED_DECISIONS)
 
 
 class RequestAuthorizer:
@@ -373,17 +234,6 @@ def selected(request: Request) -> tuple[str, str]:
     except StatusError:
         return "", ""  # who may ask at all is told what cannot be read
     return fields.exact("metadata.name") or "", fields.exact("spec.nodeName") or ""
-
-
-def _role_key(reference: Obj, namespace: str) -> str:
-    name = str(reference.get("name", ""))
-    return name if reference.get("kind") == "ClusterRole" else f"{namespace}/{name}"
-
-
-def _subject_key(subject: Obj, namespace: str) -> str:
-    if subject.get("kind") == "ServiceAccount":
-        return f"User:system:serviceaccount:{subject.get('namespace') or namespace}:{subject.get('name')}"
-    return f"{subject.get('kind')}:{subject.get('name')}"
 
 
 def _held(wanted: Rule, held: Sequence[Rule]) -> bool:

@@ -5,21 +5,28 @@ What was acknowledged before, by this server or another one, is seen by who take
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from haru.apiserver.object_store import ObjectStore
-from haru.storage import Compacted, Record, Tally, Watch
+from haru.storage import Record, Tally
 from haru.storage.reflector import Reflector
+
+Heard = Callable[[str, Record | None, Record | None], None]
 
 
 class StoreReflector:
     """The objects of some resources of one group."""
 
-    def __init__(self, objects: ObjectStore, group: str, plurals: Iterable[str]) -> None:
+    def __init__(
+        self, objects: ObjectStore, group: str, plurals: Iterable[str], heard: Heard = lambda *_: None
+    ) -> None:
+        """`heard` is told each change: the plural, the record of before, if any, and that of now."""
         self._objects = objects
         self._group = group
+        self._heard = heard
         self._records: dict[str, dict[str, Record]] = {plural: {} for plural in plurals}
-        self._watches: dict[str, Watch] = {}
+        self._followed: list[Reflector] = []
         self._tally: Tally | None = None
         self._counted = -1
         """What was taken in, as the tally counts."""
@@ -32,44 +39,36 @@ class StoreReflector:
         """Read everything, and follow it from there."""
         # A server in the place of an older version may not serve it: then there is nothing of it.
         served = [plural for plural in self._records if self._objects.served.find(self._group, plural) is not None]
-        self._tally = self._objects.store.tally(map(self._prefix, served))
-        for plural in served:
-            await self._read(plural)
+        store = self._objects.store
+        self._tally = store.tally(map(self._prefix, served))
+        self._followed = [
+            Reflector(store, self._prefix(plural), partial(self._forget, plural), partial(self._change, plural))
+            for plural in served
+        ]
+        await self.take_in()
 
     async def take_in(self) -> bool:
         """Take in what has changed; whether anything has."""
         if self._tally is None or self._tally.count == self._counted:
             return False
-        counted, changed = self._tally.count, False
-        for plural, watch in list(self._watches.items()):
-            records = self._records[plural]
-            try:
-                events = watch.pending()
-            except Compacted:
-                await self._read(plural)
-                changed = True
-                continue
-            for event in events:
-                changed = True
-                if event.new is not None:
-                    records[event.key] = event.new
-                else:
-                    records.pop(event.key, None)
+        counted = self._tally.count
+        changed = [await followed.take_in() for followed in self._followed]
         self._counted = counted
-        return changed
+        return any(changed)
 
     def _prefix(self, plural: str) -> str:
         return self._objects.served.preferred(self._group, plural).prefix("")
 
-    async def _read(self, plural: str) -> None:
-        if plural in self._watches:
-            self._watches[plural].close()
-        prefix = self._prefix(plural)
-        page = await self._objects.store.range(prefix)
-        records = self._records[plural]
-        records.clear()
-        records.update((record.key, record) for record in page.records)
-        self._watches[plural] = self._objects.store.watch(prefix, page.revision)
+    def _forget(self, plural: str) -> None:
+        for record in list(self._records[plural].values()):
+            self._change(plural, record, None)
+
+    def _change(self, plural: str, old: Record | None, new: Record | None) -> None:
+        if new is not None:
+            self._records[plural][new.key] = new
+        elif old is not None:
+            self._records[plural].pop(old.key, None)
+        self._heard(plural, old, new)
 
 
 class NamespacedStoreReflector:
