@@ -399,6 +399,26 @@ async def test_subresource_review_has_its_own_body(api: Caller, hooks: WebhookSe
     assert (await api("POST", "/api/v1/namespaces/default/bindings", bind)).status == 400
 
 
+async def test_token_request_is_changed_as_posted_and_judged_complete(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/m"] = hooks.answers["/v"] = allow
+    rules = rule("serviceaccounts/token", "CREATE")
+    await mutating(api, hook(hooks.client("/m"), rules))
+    await validating(api, hook(hooks.client("/v"), rules))
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    account = await api.create(accounts, {"metadata": {"name": "s"}})
+    token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 599}}
+    assert (await api("POST", f"{accounts}/s/token", token)).status == 422
+    assert (await api("POST", f"{accounts}/none/token", token)).status == 404
+    assert len(hooks.asked["/m"]) == 2 and "/v" not in hooks.asked  # what is invalid is not judged
+    posted = hooks.asked["/m"][0]["request"]["object"]
+    assert posted["metadata"].keys() == {"namespace", "managedFields"}
+    assert posted["spec"] == {"audiences": None, "boundObjectRef": None, "expirationSeconds": 599}
+    assert (await api("POST", f"{accounts}/s/token", {**token, "spec": {}})).status == 201
+    judged = hooks.asked["/v"][0]["request"]["object"]
+    assert judged["metadata"]["uid"] == account["metadata"]["uid"] and judged["spec"]["audiences"]
+    assert judged["status"] == {"token": "", "expirationTimestamp": None}
+
+
 async def test_webhook_is_asked_before_connections_to_pods(api: Caller, hooks: WebhookServer) -> None:
     hooks.answers["/v"] = allow
     await validating(api, hook(hooks.client("/v"), rule("pods/attach,pods/exec,pods/portforward", "CONNECT")))

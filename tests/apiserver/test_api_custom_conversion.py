@@ -191,8 +191,8 @@ WRONG: list[tuple[Any, str]] = [
     (lambda request: {**convert(request), "uid": "x"}, ' failed: expected response.uid="'),
     (answering(apiVersion=f"{GROUP}/v9"), f"index 0: invalid groupVersion (expected {GROUP}/v2, received {GROUP}/v9)"),
     (answering(kind="Other"), "index 0: invalid kind (expected Training, received Other)"),
-    (answering(metadata={"name": "x"}), "index 0: must have the same name: a != x"),
-    (answering(metadata=None), "index 0: missing metadata in converted object"),
+    (answering(metadata={"name": "x"}), "returned invalid object: must have the same name: a != x"),
+    (answering(metadata=None), "returned invalid object: must have the same name: a != "),
 ]
 
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from object_draw import ObjectDraw
 from request_clients import Clients
+from request_conversions import Conversions
 from request_custom import DEFINITIONS, CustomKind
 from request_devices import Devices
 from request_nodes import NodeSituations
@@ -88,6 +89,7 @@ class RequestDraw:
         self.scenes = Scenes(seed, self.namespace, self.resources)
         self.situations = NodeSituations(seed, self.namespace)
         self.clients = Clients(seed, self.namespace)
+        self.conversions = Conversions(seed, self.namespace)
         self.users = Users(random.Random(f"users {seed}"), seed, self.namespace, self.resources)
 
     def define(self, definition: Obj) -> None:
@@ -119,6 +121,8 @@ class RequestDraw:
         """A request about one of the kinds, or about what somebody may do, or one of a scene, situation or habit."""
         if self.clients.dice.random() < 0.15:
             return self.clients.request()
+        if self.conversions.is_drawn and self.conversions.dice.random() < 0.2:
+            return self.conversions.request()
         if self.scenes.dice.random() < 0.12:
             return self.scenes.request()
         if self.situations.dice.random() < 0.15:

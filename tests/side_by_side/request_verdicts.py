@@ -18,6 +18,10 @@ _LINES = [
     ("a JSON patch that copies from nowhere", r"code: 20\d .* \| 422 .*copy operation does not apply"),
     ("a binding to a role that is not there", r"code: 500 unsupported role reference kind: .* \| 422"),
     ("an annotation that stands for fields", r".*\.object\.metadata\.annotations: - \| .*autoscaling\.alpha"),
+    (
+        "words about what a conversion gave",
+        r"\.message: .*(JSON input|cannot unmarshal).* \| .*index 0: it is no object",
+    ),
     ("a continue token of another resource", r"code: 200 .* \| 400 invalid continue token: continue key is not"),
     ("words about the type of a patch", r'\.message: "415: Unsupported Media Type" '),
     ("a page after which nothing more matches", r"\.metadata\.continue: \"CONTINUE\" \| -$"),
@@ -115,6 +119,8 @@ LASTING = {
     "metadata in an apply of a status",
     "an annotation that stands for fields",
     "a ResourceSlice in an older version",
+    "a conversion that is not needed",
+    "owners of fields in another version",
     "the order of members of opaque parameters",
 }
 """After these objects differ for good: a seed ends."""
@@ -228,6 +234,11 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
     )
     if of == "podgroups" and is_of_status:
         return "the status in a write to a PodGroup"
+    if of.startswith("converteds") and line.startswith("code: 500 ") and re.search(r" \| (20\d|409) ", line):
+        return "a conversion that is not needed"
+    is_renamed = of.startswith("converteds") or (of == "horizontalpodautoscalers" and "f:metrics" in line)
+    if is_renamed and (owners or re.match(r"code: 200 .* \| 409 Apply failed.* using ", line)):
+        return "owners of fields in another version"
     is_version = line.startswith((".metadata.resourceV", ".metadata.generation"))
     shown = str(answers[0].value)
     if "/v1beta" in request.path and "'requestPolicy'" in shown and (is_version or (owners and "f:devices" in line)):

@@ -264,7 +264,9 @@ class Comparison:
         given = self.ask(Request("POST", f"{account}/token", "", headers, body))
         for side, answer in zip((self.kube, self.haru), given, strict=True):
             side.marks[TOKEN, draw.namespace] = answer.value["status"]["token"]
-        for path, obj in [*draw.users.roles(), *draw.policies.objects(), *draw.webhooks.objects()]:
+        for path, obj in [
+            *draw.users.roles(), *draw.policies.objects(), *draw.webhooks.objects(), *draw.conversions.objects(),
+        ]:  # fmt: skip
             request = Request("POST", path, "", headers, obj)
             answers = self.ask(request)
             for _ in range(20):  # kube-apiserver hears late that the policy of the seed before is gone
@@ -275,7 +277,9 @@ class Comparison:
             if answers[0].status != answers[1].status:
                 raise AssertionError(f"{obj}: {[answer.value for answer in answers]}")
             made.add(f"{path}/{obj['metadata']['name']}")
-        time.sleep(3 if draw.policies.are_at_work else 1.2 if draw.webhooks.are_at_work else 0.15)
+        time.sleep(
+            3 if draw.policies.are_at_work or draw.conversions.is_drawn else 1.2 if draw.webhooks.are_at_work else 0.15
+        )
         self._reviewed()
         return made
 

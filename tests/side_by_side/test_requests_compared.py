@@ -16,6 +16,7 @@ from custom_objects import define
 from object_draw import ObjectDraw
 from request_answers import Answer, Versions, differences, plain, unequal
 from request_clients import Clients
+from request_conversions import Conversions, converted
 from request_devices import FULL, in_version
 from request_draw import RequestDraw
 from request_nodes import NodeSituations
@@ -219,6 +220,21 @@ def test_habits_of_clients_begin_with_their_objects_and_are_the_same_again() -> 
         about = [one for one in drawn if path.partition("/")[0] in one.path and "watch" not in one.query]
         first = next(one for one in about if one.path.endswith(path) or path.endswith(str(_name_in(one))))
         assert first.method == "POST"
+
+
+def test_conversions_are_drawn_in_some_seeds_and_answered_well_or_wrongly() -> None:
+    drawn = [Conversions(seed, f"n{seed}") for seed in range(60)]
+    assert 2 < len([one for one in drawn if one.objects()]) < 30
+    asked = [drawn[0].request() for _ in range(200)]
+    assert {one.method for one in asked} == {"GET", "POST", "PATCH", "DELETE"}
+    obj = {"apiVersion": "g/v1", "kind": "Converted", "metadata": {"name": "a"}, "spec": {"a": "x"}}
+    for way, count in (("", 1), ("twice", 2), ("missing", 0)):
+        given = {**obj, "spec": {"a": "x", "way": way}}
+        request = {"uid": "u", "desiredAPIVersion": "g/v2", "objects": [given]}
+        status, body = converted({"apiVersion": "v1", "kind": "ConversionReview", "request": request})
+        made = json.loads(body)["response"]["convertedObjects"]
+        assert status == 200 and len(made) == count and all(one["spec"]["b"] == "x" for one in made)
+    assert given["spec"] == {"a": "x", "way": "missing"}
 
 
 def _name_in(request: Request) -> Any:

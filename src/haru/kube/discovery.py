@@ -128,16 +128,16 @@ def aggregated(
     return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
 
-def _response_kind(kind: Kind, sub: Subresource) -> Obj:
-    """The kind that a subresource answers with; that of the resource's own group and version names neither."""
-    is_own = (sub.group, sub.version) == (kind.group, kind.version)
-    return {"group": "" if is_own else sub.group, "version": "" if is_own else sub.version, "kind": sub.kind}
+def _response_kind(kind: Kind, of: Kind | Subresource) -> Obj:
+    """The kind that is answered with; what is built in does not name its own group and version."""
+    is_own = (of.group, of.version) == (kind.group, kind.version) and kind.custom is None
+    return {"group": "" if is_own else of.group, "version": "" if is_own else of.version, "kind": of.kind}
 
 
 def _aggregated_resource(kind: Kind) -> Obj:
     resource: Obj = {
         "resource": kind.plural,
-        "responseKind": {"group": "", "version": "", "kind": kind.kind},
+        "responseKind": _response_kind(kind, kind),
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": _verbs(kind),

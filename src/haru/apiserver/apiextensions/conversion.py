@@ -42,12 +42,12 @@ class Converter:
         if len(answers) != len(objs):
             raise StatusError(500, "", f"{failed} returned {len(answers)} objects, expected {len(objs)}")
         found = []
-        for place, (before, after) in enumerate(zip(objs, answers, strict=True)):
+        for before, after in zip(objs, answers, strict=True):
             try:
                 found.append(_checked(before, after, to))
             except ValueError as error:
-                why = f"{failed} returned invalid converted object at index {place}: {error}"
-                raise StatusError(500, "", why) from None
+                of = f"{before['apiVersion']}, Kind={before['kind']}"
+                raise StatusError(500, "", f"conversion webhook for {of} returned invalid {error}") from None
         return found
 
     async def _ask(self, objs: Sequence[Obj], version: str) -> list[Any]:
@@ -90,35 +90,36 @@ def _objects(answer: Obj, version: str, uid: str) -> list[Any]:
 def _checked(before: Obj, after: Any, to: Kind) -> Obj:
     """A converted object: what it is is kept but for labels and annotations, and what the schema lacks is dropped.
 
-    Raises ValueError.
+    Raises ValueError that says what is invalid; it tells of each object by itself, as 1.36 has them converted.
     """
     if not isinstance(after, dict):
-        raise ValueError("it is no object")
-    if after.get("apiVersion") != to.api_version:
-        raise ValueError(f"invalid groupVersion (expected {to.api_version}, received {after.get('apiVersion') or ''})")
-    if after.get("kind") != before["kind"]:
-        raise ValueError(f"invalid kind (expected {before['kind']}, received {after.get('kind') or ''})")
+        raise ValueError("object at index 0: it is no object")
+    for member, what, wanted in (
+        ("apiVersion", "groupVersion", to.api_version),
+        ("kind", "kind", before["kind"]),
+    ):
+        if (got := after.get(member)) != wanted:
+            raise ValueError(f"object at index 0: invalid {what} (expected {wanted}, received {got or ''})")
     given = after.get("metadata")
-    if not isinstance(given, dict):
-        raise ValueError("missing metadata in converted object")
+    given = given if isinstance(given, dict) else {}
     metadata = dict(before.get("metadata") or {})
     for name, shown in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
         left, right = metadata.get(name) or "", given.get(name) or ""
         if left != right:
-            raise ValueError(f"must have the same {shown}: {left} != {right}")
+            raise ValueError(f"object: must have the same {shown}: {left} != {right}")
     for name, check in (("labels", validate_labels), ("annotations", validate_annotations)):
         value = given.get(name)
         if not value:
             metadata.pop(name, None)
             continue
         if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-            raise ValueError(f"metadata.{name} must be a map of strings in converted object")
+            raise ValueError(f"metadata: metadata.{name} must be a map of strings in converted object")
         if value != metadata.get(name) and (errors := check(value, f"metadata.{name}")):
-            raise ValueError(", ".join(map(str, errors)))
+            raise ValueError(f"metadata: {', '.join(map(str, errors))}")
         metadata[name] = value
     assert to.custom is not None
     try:
         pruned, _ = to.custom.decode({**after, "metadata": metadata}, to)
     except StatusError as error:
-        raise ValueError(error.message) from None
+        raise ValueError(f"object: {error.message}") from None
     return pruned

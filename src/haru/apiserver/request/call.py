@@ -138,7 +138,13 @@ class DynamicAdmission(Protocol):
         """Validate the deletion of an object."""
 
     async def about_subresource(self, call: Call, body: Obj) -> Obj:
-        """Return a Binding, Eviction or TokenRequest after mutation and validation."""
+        """Return a Binding or Eviction after mutation and validation."""
+
+    async def change_token(self, call: Call, request: Obj) -> Obj:
+        """Return a TokenRequest after mutation."""
+
+    async def judge_token(self, call: Call, request: Obj) -> None:
+        """Validate a TokenRequest."""
 
     async def about_scale(self, call: Call, scale: Obj, live: Obj) -> Obj:
         """Return an updated Scale after mutation and validation."""

@@ -201,12 +201,21 @@ class Chain:
         await self._judge(attributes)
 
     async def about_subresource(self, call: Call, body: Obj) -> Obj:
-        """Ask about what is posted to a subresource (Binding, Eviction, TokenRequest); the body to go on with."""
+        """Ask about what is posted to a subresource (Binding, Eviction); the body to go on with."""
         body.setdefault("metadata", {})
         attributes = Attributes(self._authorizer, call, "CREATE", call.name, body)
         changed = await self._change(attributes)
         await self._judge(attributes)
         return changed if changed is not None else body
+
+    async def change_token(self, call: Call, request: Obj) -> Obj:
+        """A TokenRequest as it was posted, after those who change it."""
+        changed = await self._change(Attributes(self._authorizer, call, "CREATE", call.name, request))
+        return changed if changed is not None else request
+
+    async def judge_token(self, call: Call, request: Obj) -> None:
+        """Ask those who judge about a TokenRequest that is complete and valid."""
+        await self._judge(Attributes(self._authorizer, call, "CREATE", call.name, request))
 
     async def about_connection(self, call: Call, options: Obj) -> Obj:
         """Ask about a connection to where an object runs; the options to go on with."""

@@ -43,26 +43,26 @@ async def issue_token(tokens: AccountTokens, call: Call) -> Response:
     read_write_options(call)
     request = await bodies.read_object(call.request, _KIND)
     _check_names(call, request.get("metadata") or {})
-    spec = request.setdefault("spec", {})
+    request["spec"] = {"expirationSeconds": DEFAULT_SECONDS, **(request.get("spec") or {})}
     await call.admission.admit_posted(call, call.name)
-    await call.admission.admit_token(call, spec)
+    await call.admission.admit_token(call, request["spec"])
+    if call.chain is not None:
+        request = await call.chain.change_token(call, _posted(call, request))
+        _check_names(call, request.get("metadata") or {})
     account = await call.objects.read("", "serviceaccounts", call.namespace, call.name)
     if account is None:
         raise call.not_found()
-    filled_in = {} if spec.get("audiences") else {"audiences": list(tokens.audiences)}
-    spec.update(filled_in)
-    spec.setdefault("expirationSeconds", DEFAULT_SECONDS)
+    spec, given = request.setdefault("spec", {}), request.get("metadata") or {}
+    _check_uid(call, account, given.get("uid") or "")
     names = {"name": call.name, "namespace": call.namespace, "uid": account["metadata"]["uid"]}
-    request["metadata"] = {**names, **(request.get("metadata") or {}), "creationTimestamp": call.now}
+    metadata = request["metadata"] = {**names, **_members(given), "creationTimestamp": call.now}
+    owners = _owners(call, request)  # nobody's is what is filled in
+    audiences = spec["audiences"] = spec.get("audiences") or list(tokens.audiences)
+    seconds = _seconds(call, spec.get("expirationSeconds"), tokens.max_seconds)
     if call.chain is not None:
-        request = await call.chain.about_subresource(call, request)
-        _check_names(call, request.get("metadata") or {})
+        await call.chain.judge_token(call, _whole(request))
     if not tokens.can_sign:
         raise bad_request_error("this server has no key to sign ServiceAccount tokens with")
-    spec, metadata = request.setdefault("spec", {}), request.setdefault("metadata", {})
-    _check_uid(call, account, metadata.get("uid") or "")
-    audiences = spec.get("audiences") or list(tokens.audiences)
-    seconds = _seconds(call, spec.get("expirationSeconds"), tokens.max_seconds)
     bound = await _bound(call, spec.get("boundObjectRef"))
     try:
         issued = await tokens.issue(account, audiences, seconds, bound)
@@ -70,16 +70,37 @@ async def issue_token(tokens: AccountTokens, call: Call) -> Response:
         _LOG.error("no token for ServiceAccount %s/%s: %s", call.namespace, call.name, error)
         raise internal_error(f"failed to generate token: {error}") from None
     call.request.annotations[_ISSUED] = f"JTI={issued.token_id}"
-    own = {name: value for name, value in spec.items() if name not in filled_in}  # nobody's is what is filled in
-    status = {name: value for name, value in (request.get("status") or {}).items() if value}
-    asked = {**request, "spec": {**own, "expirationSeconds": seconds}, "status": status}
-    write = ManagedWrite(call.manager, _KIND.api_version, type_of(_KIND), "token", call.now, FieldSet())
-    metadata["managedFields"] = track_update(None, asked, write)["metadata"].get("managedFields")
+    metadata["managedFields"] = owners
     spec.update(audiences=audiences, expirationSeconds=seconds)
     spec.setdefault("boundObjectRef", None)
     stamp = format_time(datetime.fromtimestamp(issued.expires, UTC))
     request["status"] = {"token": issued.token, "expirationTimestamp": stamp}
     return json_response(request, 201)
+
+
+def _posted(call: Call, request: Obj) -> Obj:
+    """A request as those see it who change it: with its namespace and its owners, and nothing filled in."""
+    metadata = {"namespace": call.namespace, **_members(request.get("metadata") or {})}
+    return _whole({**request, "metadata": {**metadata, "managedFields": _owners(call, request)}})
+
+
+def _whole(request: Obj) -> Obj:
+    """A request with all that is written of it without a value."""
+    spec = {"audiences": None, "boundObjectRef": None, **request["spec"]}
+    return {**request, "spec": spec, "status": {"token": "", "expirationTimestamp": None}}
+
+
+def _owners(call: Call, request: Obj) -> list[Obj] | None:
+    """Who set what of a request."""
+    assert _KIND is not None
+    asked = {**request, "spec": _members(request["spec"]), "status": _members(request.get("status") or {})}
+    write = ManagedWrite(call.manager, _KIND.api_version, type_of(_KIND), "token", call.now, FieldSet())
+    found: list[Obj] | None = track_update(None, asked, write)["metadata"].get("managedFields")
+    return found
+
+
+def _members(obj: Obj) -> Obj:
+    return {name: value for name, value in obj.items() if value not in (None, "")}
 
 
 def _check_names(call: Call, metadata: Obj) -> None:
