@@ -73,20 +73,20 @@ class ExtensionServer:
     """`asked` are method, path and headers of users' requests; the paths of the API server's own are in `checked`."""
 
     def __init__(self, directory: Path, keys: Keys, host: str = "trains.default.svc") -> None:
-        self._directory, self.keys, self._host = directory, keys, host
+        self._directory, self.keys = directory, keys
         self.asked: list[tuple[str, str, dict[str, str]]] = []
         self.checked: list[str] = []
         self.wagons: dict[str, Obj] = {}
         self.odd: dict[str, Odd] = {}
         self.broken = False
+        self.pair = certificates.server_pair(keys.serving, (host,), datetime.now(UTC))
         self._revision = 0
         self._watchers: list[asyncio.Queue[Obj]] = []
 
     async def start(self) -> None:
-        pair = certificates.server_pair(self.keys.serving, (self._host,), datetime.now(UTC))
         cert, key = self._directory / "extension.crt", self._directory / "extension.key"
-        cert.write_bytes(pair.certificate)
-        key.write_bytes(pair.key)
+        cert.write_bytes(self.pair.certificate)
+        key.write_bytes(self.pair.key)
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=self.keys.front.certificate.decode())
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_cert_chain(cert, key)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from api_caller import MAPS, PODS, Caller, config_map, pod
+from namesake_certificates import namesakes
 from webhook_server import (
     SERVICE,
     VALIDATING,
@@ -247,6 +249,20 @@ async def test_webhook_is_trusted_by_a_bundle_that_holds_its_own_certificate(api
     await validating(api, hook({"url": hooks.url("//v"), "caBundle": bundle(server_pair())}))
     assert (await api("POST", MAPS, config_map("m"))).status == 201
     assert len(hooks.asked["/v"]) == 1
+
+
+@pytest.mark.parametrize(("issuer", "status"), [("authority", 201), ("certificate", 500)])
+async def test_webhook_whose_certificate_has_the_name_of_its_authority_is_trusted_by_the_signature(
+    issuer: str, status: int, api: Caller, tmp_path: Path
+) -> None:
+    authority, shown = namesakes(issuer)
+    server = WebhookServer(tmp_path, shown)
+    await server.start()
+    server.answers["/v"] = allow
+    await validating(api, hook({"url": server.url("/v"), "caBundle": bundle(authority)}))
+    assert (await api("POST", MAPS, config_map("m"))).status == status
+    assert len(server.asked.get("/v", [])) == (status == 201)
+    await server.stop()
 
 
 async def test_webhook_service_resolves_to_its_endpoints(api: Caller, hooks: WebhookServer) -> None:

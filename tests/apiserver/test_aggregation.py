@@ -30,6 +30,7 @@ from extension_server import (
     wagon,
 )
 from left_over import left_to_a_collection
+from namesake_certificates import namesakes
 
 from haru.apiserver.aggregation import availability, proxy, remote
 from haru.apiserver.auth import certificates
@@ -148,6 +149,20 @@ async def test_extension_server_certificate_is_verified(api: Caller, keys: Keys,
     assert server.checked == [] and (await api("GET", WAGONS)).status == 503 and server.asked == []
     await api("PATCH", f"{SERVICES}/{NAME}", {"spec": {"caBundle": None, "insecureSkipTLSVerify": True}}, type=MERGE)
     await told(api, "True", "Passed")
+    await server.stop()
+
+
+async def test_extension_server_whose_certificate_has_the_name_of_its_authority_is_believed(
+    api: Caller, keys: Keys, tmp_path: Path
+) -> None:
+    server = ExtensionServer(tmp_path, keys)
+    authority, server.pair = namesakes(host="trains.default.svc")
+    await server.start()
+    await api.create(SERVICE, service())
+    await api.create(SLICES, endpoint_slice(server.port))
+    await api.create(SERVICES, api_service(caBundle=Keys(authority, authority, authority).bundle))
+    await told(api, "True", "Passed")
+    assert (await api("GET", WAGONS)).status == 200
     await server.stop()
 
 

@@ -45,8 +45,9 @@ def bundle(pair: certificates.Pair | None = None) -> str:
 class WebhookServer:
     """Serves one answer for each path; `asked` are the requests that came, by path."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, pair: certificates.Pair | None = None) -> None:
         self._directory = directory
+        self._pair = pair or server_pair()
         self.answers: dict[str, Answering] = {}
         self.raw: dict[str, tuple[int, bytes]] = {}
         self.silent: set[str] = set()
@@ -55,7 +56,7 @@ class WebhookServer:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        pair = server_pair()
+        pair = self._pair
         certificate, key = self._directory / "hook.crt", self._directory / "hook.key"
         certificate.write_bytes(pair.certificate)
         key.write_bytes(pair.key)

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from haru.apiserver.namesakes import trust_namesake
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.service_endpoints import endpoint_behind
 from haru.event_loop import imported
@@ -85,7 +86,20 @@ class WebhookClient:
         await imported("aiohttp")
         import aiohttp
 
-        place = await self._resolved(config)
+        place, bundle = await self._resolved(config), config.get("caBundle") or ""
+        # The endpoints of a service are in the cluster.
+        proxy = http_proxy_to(place.url, "", os.environ) if config.get("url") else None
+        tls = _tls_context(bundle)
+        try:
+            return await self._sent(place, tls, proxy, body, seconds)
+        except aiohttp.ClientConnectorCertificateError as error:
+            if proxy is not None or not await trust_namesake(tls, bundle, error, place.server_name):
+                raise
+        return await self._sent(place, tls, proxy, body, seconds)
+
+    async def _sent(self, place: _Location, tls: ssl.SSLContext, proxy: str | None, body: bytes, seconds: int) -> bytes:
+        import aiohttp
+
         headers = {**_HEADERS, "Host": urlsplit(place.told).netloc}
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, limit_per_host=0)
@@ -94,10 +108,9 @@ class WebhookClient:
             f"{place.url}?timeout={seconds}s",
             data=body,
             headers=headers,
-            ssl=_tls_context(config.get("caBundle") or ""),
+            ssl=tls,
             server_hostname=place.server_name,
-            # The endpoints of a service are in the cluster.
-            proxy=http_proxy_to(place.url, "", os.environ) if config.get("url") else None,
+            proxy=proxy,
             allow_redirects=False,
         ) as answer:
             data = await answer.content.read(ANSWER_LIMIT + 1)

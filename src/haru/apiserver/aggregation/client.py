@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cachetools import LRUCache
 
 from haru.apiserver.aggregation.options import AggregationOptions
+from haru.apiserver.namesakes import trust_namesake
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.service_endpoints import endpoint_behind
 from haru.apiserver.upstream_session import passing_session
@@ -75,6 +76,19 @@ class ExtensionClient:
         self, service: Obj, method: str, target: str, headers: Headers, body: bytes = b""
     ) -> aiohttp.ClientResponse:
         """The head of the answer; `target` is encoded. Raises StatusError, aiohttp.ClientError, OSError, ValueError."""
+        import aiohttp
+
+        try:
+            return await self._request(service, method, target, headers, body)
+        except aiohttp.ClientConnectorCertificateError as error:
+            bundle = service["spec"].get("caBundle") or ""
+            if not await trust_namesake(self._tls(service), bundle, error, reference_of(service).host):
+                raise
+        return await self._request(service, method, target, headers, body)
+
+    async def _request(
+        self, service: Obj, method: str, target: str, headers: Headers, body: bytes
+    ) -> aiohttp.ClientResponse:
         from yarl import URL
 
         reference, tls = reference_of(service), self._tls(service)
