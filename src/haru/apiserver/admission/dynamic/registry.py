@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from haru.apiserver.admission.dynamic.chain import Chain, Configured, Evaluators
 from haru.apiserver.admission.dynamic.match_criteria import GROUP, EquivalentResources
@@ -29,7 +29,7 @@ from haru.apiserver.request.http import Response
 from haru.apiserver.webhook_client import WebhookClient
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
-from haru.storage import StoreError
+from haru.storage import Record, StoreError
 
 MUTATING = "mutatingwebhookconfigurations"
 VALIDATING = "validatingwebhookconfigurations"
@@ -56,6 +56,16 @@ def _made(raw: Obj, make: Callable[[], T]) -> list[T]:
         return []
 
 
+def _webhooks(raw: Obj) -> list[Webhook]:
+    name = str(raw["metadata"]["name"])
+    hooks = enumerate(raw.get("webhooks") or ())
+    return [hook for number, said in hooks for hook in _made(raw, partial(Webhook, name, number, said))]
+
+
+def _bindings(raw: Obj) -> list[Binding]:
+    return _made(raw, partial(Binding, raw))
+
+
 class DynamicPlugins:
     """The webhooks and policies of one server."""
 
@@ -75,6 +85,11 @@ class DynamicPlugins:
             authorizer,
         )
         self._chain: Chain | None = None
+        self._made: dict[tuple[str | int, ...], list[Any]] = {}
+        """What is in the chain, by the key and the revisions of what it was made of."""
+        self._before: dict[tuple[str | int, ...], list[Any]] = {}
+        self._checked: dict[str, int] = {}
+        """The revisions of policies whose types were checked, by key."""
 
     async def start(self) -> None:
         """Read the configurations, and follow them from there."""
@@ -117,49 +132,68 @@ class DynamicPlugins:
         if not await self._loopback.objects.has_controllers():
             return
         async with self._lock:
-            for record in list(self._followed.of(POLICIES)):
-                await self._check(decode(record))
+            policies, before = self._records(POLICIES), self._checked
+            self._checked = {
+                record.key: record.revision
+                for record in policies
+                if before.get(record.key) == record.revision or await self._check(decode(record))
+            }
 
     def _compile(self) -> None:
+        self._before, self._made = self._made, {}
         mutating, validating = self._hooks(MUTATING), self._hooks(VALIDATING)
         policies = self._bound(POLICIES, BINDINGS, ValidatingPolicy)
         enabled = self._loopback.objects.gates.enabled("MutatingAdmissionPolicy")
         mutators = self._bound(MUTATORS, MUTATOR_BINDINGS, MutatingPolicy) if enabled else []
         configured = Configured(mutating, validating, policies, mutators)
         self._chain = Chain(self._evaluators, configured) if configured else None
+        self._before = {}
 
     def _bound(self, plural: str, of_bindings: str, make: Callable[[Obj, list[Binding]], P]) -> list[P]:
         """The policies that have bindings, in the order of their names."""
         bindings: dict[str, list[Binding]] = {}
-        for raw in self._objects(of_bindings):
-            for binding in _made(raw, partial(Binding, raw)):
+        revisions: dict[str, list[int]] = {}
+        for record in self._records(of_bindings):
+            for binding in self._as_before((record.key, record.revision), record, _bindings):
                 bindings.setdefault(binding.policy, []).append(binding)
+                revisions.setdefault(binding.policy, []).append(record.revision)
         found: list[P] = []
-        for raw in self._objects(plural):
-            bound = bindings.get(raw["metadata"]["name"])
-            if bound:
-                found += _made(raw, partial(make, raw, bound))
-        return found
+        for record in self._records(plural):
+            name = record.key.rpartition("/")[2]
+            if bound := bindings.get(name):
 
-    def _objects(self, plural: str) -> list[Obj]:
-        """The stored objects in the order of their names."""
-        return [decode(record) for record in sorted(self._followed.of(plural), key=lambda record: record.key)]
+                def made(raw: Obj, bound: list[Binding] = bound) -> list[P]:
+                    return _made(raw, partial(make, raw, bound))
+
+                found += self._as_before((record.key, record.revision, *revisions[name]), record, made)
+        return found
 
     def _hooks(self, plural: str) -> list[Webhook]:
         """The webhooks in the order in which they are asked."""
-        found: list[Webhook] = []
-        for raw in self._objects(plural):
-            name = str(raw["metadata"]["name"])
-            for number, hook in enumerate(raw.get("webhooks") or ()):
-                found += _made(raw, partial(Webhook, name, number, hook))
-        return found
+        return [
+            hook
+            for record in self._records(plural)
+            for hook in self._as_before((record.key, record.revision), record, _webhooks)
+        ]
 
-    async def _check(self, policy: Obj) -> None:
-        """Write the status of a policy that has changed since it was checked last."""
+    def _records(self, plural: str) -> list[Record]:
+        """What is stored, in the order of the names."""
+        return sorted(self._followed.of(plural), key=lambda record: record.key)
+
+    def _as_before(self, which: tuple[str | int, ...], record: Record, make: Callable[[Obj], list[T]]) -> list[T]:
+        """What was made the last time of the same revisions, with what it has compiled meanwhile, or is made now."""
+        made = self._before.get(which)
+        if made is None:
+            made = make(decode(record))
+        self._made[which] = made
+        return made
+
+    async def _check(self, policy: Obj) -> bool:
+        """Whether a policy has not changed since it was checked last; the status of another one is written."""
         generation = int(policy["metadata"].get("generation") or 0)
         status = policy.get("status") or {}
         if int(status.get("observedGeneration") or 0) >= generation:
-            return
+            return True
         warnings = expression_warnings(policy, self._loopback.objects)
         wanted: Obj = {**status, "observedGeneration": generation, "typeChecking": {}}
         if warnings:
@@ -173,3 +207,4 @@ class DynamicPlugins:
         except (StatusError, StoreError) as error:
             # What the client wrote is stored; the next write of a policy tries again.
             _LOG.warning("the status of policy %s was not written: %s", policy["metadata"]["name"], error)
+        return False
