@@ -122,6 +122,11 @@ def test_random_numbers_are_those_of_this_run_of_the_container() -> None:
         ("HOST=$(echo db:5432 | cut -d: -f1); echo $HOST", ["db"]),
         ("echo one > /tmp/f; grep -q one /tmp/f && echo there; grep -q two /tmp/f || echo not", ["there", "not"]),
         ("echo ready | grep -q READY || echo no; if echo Ready | grep -qi ready; then echo yes; fi", ["no", "yes"]),
+        ("printf 'b\\na\\nb\\n' | sort; printf 'b\\na\\nb\\n' | sort -ur", ["a", "b", "b", "b", "a"]),
+        (
+            "printf 'A=1\\nB=2\\nC=3\\n' | grep -E '(A|C)' | sort -r; printf 'x\\ny\\n' | grep -vE 'x|z'",
+            ["C=3", "A=1", "y"],
+        ),
         ("echo k=v > /tmp/f; cut -d= -f2 /tmp/f; awk -F= '{print $1}' /tmp/f; grep -v x /tmp/f", ["v", "k", "k=v"]),
     ],
 )

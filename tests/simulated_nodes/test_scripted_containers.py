@@ -196,7 +196,13 @@ def test_container_whose_new_image_is_missing_keeps_its_last_end() -> None:
 
 @pytest.mark.parametrize(
     "image",
-    ["k8s.gcr.io/invalid-image", "webserver:404", "foo:non-existent", "invalid.registry.k8s.io/invalid/alpine:3.1"],
+    [
+        "k8s.gcr.io/invalid-image",
+        "localhost/image-that-doesnt-exist",
+        "webserver:404",
+        "foo:non-existent",
+        "invalid.registry.k8s.io/invalid/alpine:3.1",
+    ],
 )
 def test_image_that_names_itself_missing_is_not_pulled(image: str) -> None:
     assert Play(container(image=image)).one()["state"]["waiting"]["reason"] == "ErrImagePull"

@@ -19,6 +19,7 @@ IMAGE_PULL_BACK_OFF: Final = "ImagePullBackOff"
 _UNKNOWN_HOST: Final = ".invalid"
 """No registry has a name under this domain (RFC 2606)."""
 _MISSING_NAMES: Final = ("invalid", "invalid-image")
+_MISSING_ENDS: Final = ("doesnt-exist", "does-not-exist", "nonexistent", "non-existent")
 _MISSING_TAGS: Final = ("404", "does-not-exist", "non-existent", "nonexistent", "not-found")
 
 
@@ -61,6 +62,7 @@ def _cause(image: str) -> str:
     if host.endswith(_UNKNOWN_HOST) or host.startswith("invalid."):
         manifest = f"https://{domain}/v2/{path}/manifests/{tag or 'latest'}"
         return f'failed to do request: Head "{manifest}": dial tcp: lookup {host}: no such host'
-    if tag in _MISSING_TAGS or path.rpartition("/")[2] in _MISSING_NAMES:
+    name = path.rpartition("/")[2]
+    if tag in _MISSING_TAGS or name in _MISSING_NAMES or name.endswith(_MISSING_ENDS):
         return f"{image}: not found"
     return ""

@@ -1,4 +1,4 @@
-"""What the output of a simulated command goes through after `|`: `grep`, `awk`, `cut`, `head`, `wc` and others. Pure.
+"""What the output of a simulated command goes through after `|`: `grep`, `sort`, `awk`, `cut`, `head` and others. Pure.
 
 Lines keep their times, so that a pipe of a command that runs on goes on as well, where it takes line by line.
 Source: busybox, as behaviour.
@@ -65,6 +65,8 @@ def through(words: Sequence[str], lines: Sequence[Printed], ends_at: float | Non
         return lines
     if name == "grep":
         return _matching(rest, lines)
+    if name == "sort":
+        return _sorted(rest, lines, ends_at)
     if name in ("awk", "cut"):
         field = _field_of_awk(rest) if name == "awk" else _field_of_cut(rest)
         if field is None or any(has_mark(one.text) for one in lines):
@@ -83,12 +85,32 @@ def through(words: Sequence[str], lines: Sequence[Printed], ends_at: float | Non
 
 def _matching(rest: Sequence[str], lines: Sequence[Printed]) -> Sequence[Printed] | None:
     options = "".join(one[1:] for one in rest[:-1])
-    if not rest or not all(one.startswith("-") for one in rest[:-1]) or not set(options) <= set("vFqi"):
-        return None
-    if _PATTERN.search(rest[-1]) and "F" not in options:
+    if not rest or not all(one.startswith("-") for one in rest[:-1]) or not set(options) <= set("vFqiE"):
         return None
     fold = str.casefold if "i" in options else str
-    return [one for one in lines if (fold(rest[-1]) in fold(one.text)) != ("v" in options)]
+    wanted = _alternatives(fold(rest[-1])) if "E" in options else [rest[-1]]
+    if any(_PATTERN.search(one) for one in wanted) and "F" not in options:
+        return None
+    return [one for one in lines if any(fold(each) in fold(one.text) for each in wanted) != ("v" in options)]
+
+
+def _alternatives(pattern: str) -> Sequence[str]:
+    """The words of an extended expression that is one or another of them."""
+    inner = pattern[1:-1] if pattern.startswith("(") and pattern.endswith(")") else pattern
+    return inner.split("|")
+
+
+def _sorted(rest: Sequence[str], lines: Sequence[Printed], ends_at: float | None) -> Sequence[Printed] | None:
+    """What `sort` prints once all lines are there; None for other options, and where a line is not known yet."""
+    options = "".join(one[1:] for one in rest)
+    if not all(one.startswith("-") for one in rest) or not set(options) <= set("ru"):
+        return None
+    if ends_at is None:
+        return ()
+    if any(has_mark(one.text) for one in lines):
+        return None
+    found = sorted({one.text for one in lines} if "u" in options else (one.text for one in lines))
+    return [Printed(ends_at, text) for text in (reversed(found) if "r" in options else found)]
 
 
 def is_quiet(words: Sequence[str]) -> bool:
