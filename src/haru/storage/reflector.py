@@ -24,20 +24,29 @@ class Reflector:
 
     async def take_in(self) -> bool:
         """Take in what has changed since the last call, or, the first time, everything; whether there was anything."""
-        if self._watch is None:
+        try:
+            events = self._watch.pending() if self._watch is not None else None
+        except Compacted:
+            events = None
+        if events is None:
             await self._read()
             return True
         try:
-            events = self._watch.pending()
-        except Compacted:
-            self._watch.close()
-            await self._read()
-            return True
-        for event in events:
-            self._change(event.old, event.new)
+            for event in events:
+                self._change(event.old, event.new)
+        except BaseException:
+            # The changes behind this one would never be known: whoever asks next reads everything.
+            self._forget()
+            raise
         return bool(events)
 
+    def _forget(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
     async def _read(self) -> None:
+        self._forget()
         page = await self._store.range(self._prefix)
         self._begin()
         for record in page.records:
