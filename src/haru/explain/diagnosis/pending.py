@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from haru.engine import Options, Reason, Snapshot
@@ -17,7 +17,7 @@ from haru.explain.diagnosis.schedulers import in_partition, other_scheduler
 from haru.explain.diagnosis.verdict import JudgedVerdict, distinct, verdict_of, why
 from haru.explain.diagnosis.workload_unit import Inquiry, WorkloadUnit, blind_text, is_blind, not_readable
 from haru.explain.explanation import Remedy, Verdict
-from haru.explain.remedies.search import MENDING, RefusedWork, mends, remedies
+from haru.explain.remedies.search import MENDING, RefusedWork, apart, freed, mends, once_free, remedies
 from haru.explain.render.headline import headline
 from haru.explain.results import Explanation
 from haru.gangs import title_of
@@ -71,8 +71,9 @@ def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: WorkloadUnit, inquiry
     if judgement.verdict == "Starting":
         return titled(kind, obj, "Starting", judgement.reasons, pods=found.pods, requests=found.requests)
     refused = RefusedWork(snapshot, work, options, found, judgement.reasons, judgement.fit)
-    ways_out = _ways_out(refused, judgement) if inquiry.remedies else ()
-    mendable = judgement.verdict == "NeverFits" and _is_mendable(ways_out if inquiry.remedies else mends(refused))
+    free = cache(lambda: freed(refused))
+    ways_out = _ways_out(refused, judgement, free) if inquiry.remedies else ()
+    mendable = judgement.verdict == "NeverFits" and inquiry.once("mendable", lambda: _is_mendable(mends(free())))
     expected: Verdict = "FitsIf" if mendable else judgement.verdict
     if expected == "NeverFits" and any(reason.type == "PoolIncomplete" for reason in found.troubles):
         # The driver is about to publish the rest.
@@ -92,11 +93,15 @@ def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: WorkloadUnit, inquiry
     )
 
 
-def _ways_out(refused: RefusedWork, judgement: JudgedVerdict) -> tuple[Remedy, ...]:
+def _ways_out(refused: RefusedWork, judgement: JudgedVerdict, free: Callable[[], RefusedWork]) -> tuple[Remedy, ...]:
     """Return what would help: first that somebody takes the work, then what it lacks."""
     unknown = judgement.unknown
     if unknown is None:
-        return remedies(refused)
+        ways = remedies(refused)
+        if judgement.verdict == "NeverFits" and all(way.kind == "AddNodes" or not way.confirmed for way in ways):
+            # What helps before machines are bought, though not at once.
+            ways = tuple(sorted((*ways, *once_free(free())), key=lambda way: (way.cost, way.kind)))
+        return ways
     first = other_scheduler(refused.snapshot, refused.work, refused.options, unknown)
     if judgement.placed:
         return (first,)
@@ -147,7 +152,8 @@ def _with_what_follows(
     told: Explanation, refused: RefusedWork, judgement: JudgedVerdict, inquiry: Inquiry
 ) -> Explanation:
     """What would help work that nobody can serve as it is, even if it is not held: both changes together."""
-    if told.verdict == "NeverFits" and _is_mendable(mends(refused)):
+    free = cache(lambda: freed(refused))
+    if told.verdict == "NeverFits" and inquiry.once("mendable", lambda: _is_mendable(mends(free()))):
         told = replace(told, verdict="FitsIf")
     gates = next((remedy for remedy in told.remedies if remedy.kind == "RemoveGates"), None)
     if gates is None or not inquiry.remedies or judgement.verdict == "FitsLater":
@@ -157,7 +163,7 @@ def _with_what_follows(
         replace(
             way, kind="Combination", summary=f"{gates.summary}, {way.summary}", changes=(*gates.changes, *way.changes)
         )
-        for way in _ways_out(refused, judgement)
+        for way in _ways_out(apart(refused), judgement, free)
         if way.confirmed and way.changes and not any(_makes_again(change, gated) for change in way.changes)
     ]
     most = max((way.cost for way in both), default=0)

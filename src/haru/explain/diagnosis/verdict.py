@@ -169,7 +169,7 @@ def _verdict(snapshot: Snapshot, work: WorkloadUnit, options: Options) -> Verdic
     """Whether it fits where nothing else runs, or where nothing is closed besides."""
     if is_enough(snapshot, work, options, victims(snapshot, work)):
         return "FitsLater"
-    own = _own(snapshot, work)
+    own = own_pods(snapshot, work)
     verdict = _where_nothing_runs_but(own, snapshot, work, options)
     if verdict != "NeverFits" or not any(pod.terms.near for pod in work.pending(snapshot)):
         return verdict
@@ -189,7 +189,7 @@ def _where_nothing_runs_but(kept: set[str], snapshot: Snapshot, work: WorkloadUn
     return "FitsIf" if work.fits(unobstructed(empty), options) else "NeverFits"
 
 
-def _own(snapshot: Snapshot, work: WorkloadUnit) -> set[str]:
+def own_pods(snapshot: Snapshot, work: WorkloadUnit) -> set[str]:
     """Pods that belong to the work: those that are asked about, and siblings that run already."""
     own = set(work.paths)
     if work.group is not None:

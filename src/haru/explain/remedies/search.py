@@ -18,9 +18,9 @@ from haru.engine import Options, Reason, Snapshot
 from haru.engine.state import PodInfo
 from haru.explain import hypothesis
 from haru.explain.changes import listed, patch
-from haru.explain.diagnosis.diagnosis import Diagnosis
+from haru.explain.diagnosis.diagnosis import Diagnosis, diagnose
 from haru.explain.diagnosis.requests import Capacity
-from haru.explain.diagnosis.verdict import victims
+from haru.explain.diagnosis.verdict import own_pods, victims
 from haru.explain.diagnosis.workload_unit import Questions, WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies import near_names
@@ -173,20 +173,52 @@ def remedies(refused: RefusedWork) -> tuple[Remedy, ...]:
     if not any(remedy.kind in _OF_THE_CLUSTER and remedy.confirmed for remedy in ways):
         ways.extend(combined(snapshot, asking, options))
     if not any(remedy.confirmed for remedy in ways):
-        openings = Openings(snapshot, asking, options, Capacity(snapshot, found.members), refused.fit)
+        openings = replace(_openings(refused), work=asking)
         ways += [*different_nodes(openings, every)] or [*other_nodes(found)]
     return tuple(sorted(ways, key=lambda r: (r.cost, r.kind))[:MOST])
+
+
+def freed(refused: RefusedWork) -> RefusedWork:
+    """Return the same work where nothing else runs."""
+    work = replace(refused.work, questions=Questions(_FEWEST_QUESTIONS))
+    empty = hypothesis.emptied(refused.snapshot, own_pods(refused.snapshot, work))
+    return apart(replace(refused, snapshot=empty, work=work, fit=0))
+
+
+def apart(refused: RefusedWork) -> RefusedWork:
+    """Return the same with a diagnosis of its own: another one goes on to be asked of the cluster that it is of."""
+    snapshot = replace(refused.snapshot, decision_cache=type(refused.snapshot.decision_cache)())
+    return replace(refused, snapshot=snapshot, diagnosis=diagnose(snapshot, refused.work, refused.options))
+
+
+def once_free(free: RefusedWork) -> Iterator[Remedy]:
+    """Return remedies after which freed work waits for what runs in truth; without them it would wait in vain."""
+    openings, found = _openings(free), free.diagnosis
+    ways = chain(
+        without_domain(openings, free.reasons),
+        other_selector(openings),
+        label_nodes(openings),
+        without_constraints(openings, found),
+        without_selectors(openings, found),
+    )
+    yield from (remedy.not_enough("running work has ended or is preempted") for remedy in ways if remedy.confirmed)
+
+
+def _openings(refused: RefusedWork) -> Openings:
+    capacity = Capacity(refused.snapshot, refused.diagnosis.members)
+    return Openings(refused.snapshot, refused.work, refused.options, capacity, refused.fit)
 
 
 def mends(refused: RefusedWork) -> Iterator[Remedy]:
     """Return remedies after which the same nodes serve the same work: names that were meant, and labels."""
     snapshot, work, options = refused.snapshot, refused.work, refused.options
-    openings = Openings(snapshot, work, options, Capacity(snapshot, refused.diagnosis.members), 0)
+    openings = _openings(refused)
     reasons = [*refused.reasons, *refused.diagnosis.reasons()]
     volumes = volume_remedies(snapshot, work, options, reasons)
     names = _names(snapshot, work, options, refused.reasons)
     classes = providing_classes(snapshot, work, options, reasons)
-    every = chain(names, classes, volumes, other_selector(openings), label_nodes(openings))
+    keys, meant = other_topology_key(openings, reasons), meant_selectors(openings, refused.diagnosis)
+    every = chain(names, keys, meant, classes, volumes, other_selector(openings), label_nodes(openings))
     yield from (remedy for remedy in every if remedy.kind in MENDING and remedy.confirmed)
 
 
@@ -205,7 +237,7 @@ def _missing_class(reasons: Sequence[Reason]) -> Iterator[Remedy]:
 
 def _ways(refused: RefusedWork, work: WorkloadUnit, reasons: Sequence[Reason]) -> Iterator[Remedy]:
     snapshot, options, found, fit = refused.snapshot, refused.options, refused.diagnosis, refused.fit
-    openings = Openings(snapshot, work, options, Capacity(snapshot, found.members), fit)
+    openings = replace(_openings(refused), work=work)
     yield from other_topology_key(openings, reasons)
     yield from without_domain(openings, reasons)
     yield from without_missing_targets(openings, reasons)

@@ -52,7 +52,9 @@ def headline(verdict: Verdict, reasons: Sequence[Reason], found: Diagnosis) -> s
         return f"no alternative of request {closed.data['request']} is open: {'; '.join(texts)}"
     short = [funnel for funnel in found.requests if funnel.short and not funnel.asked.alternative]
     if short:
-        return _short(verdict, max(short, key=lambda f: f.short or 0), found.nodes)
+        most = max(short, key=lambda f: f.short or 0)
+        in_vain = verdict == "NeverFits" and most.stages[-1].stage in ("free", "counters")
+        return (_elsewhere(found) if in_vain else "") or _short(verdict, most, found.nodes)
     domain = next(
         (reason for reason in reasons if reason.type == "TopologyDomain" and "placements" in reason.data), None
     )
@@ -114,14 +116,33 @@ def _short(verdict: Verdict, funnel: Funnel, nodes: Sequence[NodeGroup]) -> str:
         return f"{_apart(funnel, last, f'as {last.expression} wants them')}, {what}"
     away = next((stage for stage in funnel.stages if stage.stage == "nodes"), None)
     if away is not None and funnel.free + away.dropped >= (funnel.needed or 0):
-        wanted = [group for group in nodes if not _is_unwanted(group)]
-        if len(wanted) == 1 and wanted[0].count == 1 and len(nodes) > 1:
-            return f"{wanted[0].text} (the only node that the pod may go to)"
+        only = _only_wanted(nodes)
+        if only:
+            return only
         where = ", ".join(f"{why} {many}" for why, many in list(away.nodes.items())[:2])
         return f"{_on_nodes(funnel, away)}, {what} ({where})"
     if last.stage == "nodes":
         return f"{have} can be used for request {funnel.asked.title}, {what}: {funnel.short} short"
     return f"{have} {verb} free for request {funnel.asked.title}, {what}: {funnel.short} short"
+
+
+def _only_wanted(nodes: Sequence[NodeGroup]) -> str:
+    """What the only node says that the pod asks for."""
+    wanted = [group for group in nodes if not _is_unwanted(group)]
+    if len(wanted) != 1 or wanted[0].count != 1 or len(nodes) < 2:
+        return ""
+    return f"{wanted[0].text} (the only node that the pod may go to)"
+
+
+def _elsewhere(found: Diagnosis) -> str:
+    """What nodes say if none of them would serve the pod once the devices are free that are held now."""
+    if not all(group.reasons for group in found.nodes) or any(map(_would_serve, found.nodes)):
+        return ""
+    return _only_wanted(found.nodes) or _closest(found)
+
+
+def _would_serve(group: NodeGroup) -> bool:
+    return group.reasons[0].type == "DevicesUnavailable" and bool(group.devices and group.devices.selected)
 
 
 def _is_for_good(stage: FunnelStage) -> bool:

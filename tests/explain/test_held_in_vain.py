@@ -1,0 +1,45 @@
+"""A pod that asks for a place where it can never be, while all cards are held: what holds them is not why."""
+
+from __future__ import annotations
+
+import pytest
+from engine_objects import Obj, allocated, allocation, claim, device_class, node, pod, resource_slice
+
+from haru.engine import SchedulerCache
+from haru.explain import Explanation, explain
+
+
+def told(cpu: str = "1", **spec: object) -> Explanation:
+    """What is said of a pod for one card; the only card is held on node a, and node b has none."""
+    holder = pod("h", node="a", claims=["held"])
+    there: list[Obj] = [
+        *(node("a"), node("b"), device_class(), resource_slice("a", 1), holder),
+        allocated(claim("held"), allocation("a", "gpu-0"), holder),
+    ]
+    waiting = pod("p", claims=["c"], cpu=cpu, **spec)
+    return explain(SchedulerCache.of([*there, claim("c"), waiting]).snapshot(), "pod", waiting)
+
+
+def test_verdict_names_the_node_that_is_asked_for_and_its_selector_is_left_out() -> None:
+    found = told(nodeSelector={"kubernetes.io/hostname": "b"})
+    assert (found.verdict, found.summary.partition(" (")[0]) == ("NeverFits", "no device of class gpu")
+    first = found.remedies[0]
+    assert (first.kind, first.confirmed) == ("RelaxNodeSelector", False)
+    assert first.costs.endswith("only once running work has ended or is preempted")
+
+
+@pytest.mark.parametrize("remedies", (True, False))
+def test_label_that_no_node_has_can_be_set_though_the_cards_are_held(remedies: bool) -> None:
+    waiting = pod("p", claims=["c"], nodeSelector={"pool": "a"})
+    holder = pod("h", node="a", claims=["held"])
+    held = allocated(claim("held"), allocation("a", "gpu-0"), holder)
+    there = [node("a"), device_class(), resource_slice("a", 1), holder, held, claim("c"), waiting]
+    found = explain(SchedulerCache.of(there).snapshot(), "pod", waiting, remedies=remedies)
+    assert found.verdict == "FitsIf", "the same as if the card were free"
+    label = [remedy for remedy in found.remedies if remedy.kind == "LabelNodes"]
+    assert [(way.summary, way.confirmed) for way in label] == ([("label a with pool=a", False)] if remedies else [])
+
+
+def test_too_much_cpu_is_the_reason_whoever_holds_the_cards() -> None:
+    found = told(cpu="9999")
+    assert found.verdict == "NeverFits" and found.summary.startswith("insufficient cpu: 9999 asked")
