@@ -454,8 +454,8 @@ async def test_invalid_stored_policies_do_not_prevent_start(api: Caller) -> None
     await restarted.stop()
 
 
-async def test_generated_name_is_not_visible_to_policies(api: Caller) -> None:
-    await install(api, policy("!has(request.name)"))
+async def test_generated_name_is_visible_to_policies(api: Caller) -> None:
+    await install(api, policy("request.name == object.metadata.name && request.name != 'named'"))
     generated = config_map("x")
     generated["metadata"] = {"generateName": "x-"}
     assert (await api("POST", MAPS, generated)).status == 201

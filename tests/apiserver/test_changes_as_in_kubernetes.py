@@ -9,6 +9,7 @@ from api_caller import MAPS, Caller
 MERGE = "application/merge-patch+json"
 SERVICES = "/api/v1/namespaces/default/services"
 REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
+CRON_JOBS = "/apis/batch/v1/namespaces/default/cronjobs"
 ABOUT = {"kind": "Pod", "namespace": "default", "name": "p", "apiVersion": "v1"}
 
 
@@ -63,3 +64,21 @@ async def test_unknown_path_is_not_found_by_any_method(api: Caller) -> None:
         assert answer.status == 404, method
     assert (await api("PUT", "/version", {})).status == 405
     assert (await api("PUT", MAPS, {})).status == 405
+
+
+async def test_secret_and_policies_of_jobs_are_judged_with_their_defaults(api: Caller) -> None:
+    secrets = "/api/v1/namespaces/default/secrets"
+    key = {"metadata": {"name": "k"}, "type": "kubernetes.io/ssh-auth", "data": {"ssh-privatekey": ""}}
+    assert (await api("POST", secrets, key)).json["message"].endswith("data[ssh-privatekey]: Required value")
+    pods = {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "i"}]}}
+    rules = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
+    job = {"spec": {"template": pods, "podFailurePolicy": {"rules": rules}}}
+    made = await api.create(CRON_JOBS, {"metadata": {"name": "c"}, "spec": {"schedule": "@daily", "jobTemplate": job}})
+    (rule,) = made["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
+    assert rule["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+
+
+async def test_new_service_without_a_cluster_has_no_address(api: Caller) -> None:
+    spec = {"type": "ExternalName", "externalName": "a.b", "clusterIP": "None"}
+    refused = await api("POST", SERVICES, {"metadata": {"name": "s"}, "spec": spec})
+    assert refused.json["message"].endswith("spec.clusterIPs: Forbidden: may not be set for ExternalName services")

@@ -133,7 +133,8 @@ def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> 
         return "what is missing, before who else refuses it"
     if line.startswith("review#") and answers[0].status == answers[1].status >= 400:
         return "who is asked about what is refused anyway"
-    if line.startswith("review#") and request.resource.endswith(("reviews", "scene/review")):
+    is_of_hook = re.match(r"(review#|code: \d+ .*\bh\d\.hooks\.ex.* \| 201|warnings: .* \| \[\]$)", line, re.DOTALL)
+    if is_of_hook and request.resource.endswith(("reviews", "scene/review", "client/review")):
         return "webhooks about reviews"
     if line.startswith("review#") and ('"resource": "resourcequotas"' in line or '"runtimeClassName": ""' in line):
         return "a quota is charged with the write; an empty name of a class is validated"

@@ -48,7 +48,7 @@ def with_both_addresses(service: Obj) -> Obj:
     """A new Service with its `clusterIP` in `clusterIPs` where it has none: old clients write the former alone."""
     spec: Obj = service.get("spec") or {}
     one = spec.get("clusterIP")
-    if spec.get("type") == "ExternalName" or not one or spec.get("clusterIPs"):
+    if not one or spec.get("clusterIPs"):
         return service
     return {**service, "spec": {**spec, "clusterIPs": [one]}}
 

@@ -98,10 +98,10 @@ async def _allocate(call: Call, service: Obj, old: Obj | None) -> None:
     before = (old or {}).get("spec") or {}
     if old is not None:
         _mirror_addresses(spec, before)
+    else:
+        spec.update(with_both_addresses(service)["spec"])
     if spec.get("type") == "ExternalName":
         return
-    if old is None:
-        spec.update(with_both_addresses(service)["spec"])
     problems = list(_choose_families(spec, before))
     if problems:
         raise call.invalid(service["metadata"].get("name", ""), problems)

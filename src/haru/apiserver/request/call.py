@@ -146,8 +146,11 @@ class DynamicAdmission(Protocol):
     async def judge_token(self, call: Call, request: Obj) -> None:
         """Validate a TokenRequest."""
 
-    async def about_scale(self, call: Call, scale: Obj, live: Obj) -> Obj:
-        """Return an updated Scale after mutation and validation."""
+    async def change_scale(self, call: Call, scale: Obj, live: Obj) -> Obj:
+        """Return an updated Scale after mutation."""
+
+    async def judge_scale(self, call: Call, scale: Obj, live: Obj) -> None:
+        """Validate the Scale that comes of an update."""
 
 
 def read_write_options(call: Call, findings: Sequence[FieldError] = ()) -> None:

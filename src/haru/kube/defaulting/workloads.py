@@ -77,18 +77,24 @@ def _job_spec(spec: Obj) -> None:
         spec, parallelism=1, backoffLimit=limit, completionMode="NonIndexed", suspend=False, manualSelector=False
     )
     fill_unset(spec, podReplacementPolicy="Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
+    _failure_policy(spec)
+    fill_template(section(spec, "template"))
+
+
+def _failure_policy(spec: Obj) -> None:
     for rule in items(part(spec, "podFailurePolicy"), "rules"):
         for pattern in items(rule, "onPodConditions"):
             fill(pattern, status="True")
-    fill_template(section(spec, "template"))
 
 
 def _cron_job(cron_job: Obj, gates: FeatureGates) -> None:
     spec = section(cron_job, "spec")
     fill(spec, concurrencyPolicy="Allow")
     fill_unset(spec, suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)
-    # The job's own defaults are filled in when the job is created; only its pod template is complete here.
-    fill_template(section(section(section(spec, "jobTemplate"), "spec"), "template"))
+    # The job's own defaults are filled in when the job is created; its pod template and patterns are complete here.
+    job = section(section(spec, "jobTemplate"), "spec")
+    _failure_policy(job)
+    fill_template(section(job, "template"))
 
 
 FILLERS: Fillers = {

@@ -94,7 +94,7 @@ def validate_secret(secret: Obj) -> list[FieldError]:
         found.append(too_long("data", MAX_DATA_BYTES))
     kind = secret.get("type") or ""
     for key in _SECRET_KEYS.get(kind, ()):
-        if key not in data:
+        if key not in data or (key == "ssh-privatekey" and not data[key]):
             found.append(required(f"data[{key}]"))
     if kind == "kubernetes.io/dockerconfigjson" and ".dockerconfigjson" in data:
         found += _is_json("data[.dockerconfigjson]", data[".dockerconfigjson"])

@@ -87,7 +87,10 @@ def _divisor(field: str, resource: str, divisor: Any) -> list[FieldError]:
         return []
     if str(amount) in supported:
         return []
-    return [invalid(field, resource, f"only divisor's values {', '.join(supported)} are supported with {resource}")]
+    of = resource.partition(".")[2]
+    of = "hugepages" if of.startswith("hugepages") else "local ephemeral storage" if of.startswith("eph") else of
+    told = (" and " if of == "cpu" else ", ").join(supported)
+    return [invalid(field, resource, f"only divisor's values {told} are supported with the {of} resource")]
 
 
 def file_mode(field: str, mode: int | None) -> list[FieldError]:

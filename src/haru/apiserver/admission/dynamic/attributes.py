@@ -204,6 +204,8 @@ def options_of(call: Call, operation: str, more: Mapping[str, Any] | None = None
     if operation == "CONNECT":
         return {}
     found: Obj = {"kind": _OPTIONS[operation], "apiVersion": "meta.k8s.io/v1", **(more or {})}
+    if not found.get("dryRun"):
+        found.pop("dryRun", None)
     if call.dry_run:
         found["dryRun"] = ["All"]
     if operation != "DELETE" and call.request.query:

@@ -156,11 +156,11 @@ class Chain:
         return _own(changed)
 
     async def judge_new(self, call: Call, obj: Obj, named: str) -> None:
-        """Ask about a new object that is complete and valid, by the name that the client gave it."""
+        """Ask about a new object that is complete and valid, by the name that the client gave it, or one made up."""
         if not self._judges:
             return
         shown = json_form(obj, call.resource.kind)  # what was sent empty is told by validation alone
-        await self._judge(Attributes(self._authorizer, call, "CREATE", named, shown))
+        await self._judge(Attributes(self._authorizer, call, "CREATE", named or shown["metadata"]["name"], shown))
 
     # --- update
 
@@ -224,12 +224,17 @@ class Chain:
         await self._judge(attributes)
         return changed if changed is not None else options
 
-    async def about_scale(self, call: Call, scale: Obj, live: Obj) -> Obj:
-        """Ask about an update of a Scale; the Scale to go on with."""
-        attributes = Attributes(self._authorizer, call, "UPDATE", call.name, scale, live)
-        changed = await self._change(attributes)
-        await self._judge(attributes)
+    async def change_scale(self, call: Call, scale: Obj, live: Obj) -> Obj:
+        """A Scale as it was written, after those who change it."""
+        spec = {name: value for name, value in (scale.get("spec") or {}).items() if value != 0}
+        shown = {**scale, "spec": spec, "status": {"replicas": 0, **(scale.get("status") or {})}}
+        changed = await self._change(Attributes(self._authorizer, call, "UPDATE", call.name, shown, live))
         return changed if changed is not None else scale
+
+    async def judge_scale(self, call: Call, scale: Obj, live: Obj) -> None:
+        """Ask those who judge about the Scale that comes of it."""
+        spec = {name: value for name, value in scale["spec"].items() if value != 0}
+        await self._judge(Attributes(self._authorizer, call, "UPDATE", call.name, {**scale, "spec": spec}, live))
 
 
 def _with_owners(changed: Obj, before: Obj) -> Obj:

@@ -164,8 +164,10 @@ async def _apply(call: Call, applied: Obj) -> Response:
             merged = _with_replicas(merged, kind, 0 if kind.custom is None else _UNSET)
         _replicas(call, scale_of(merged, kind))  # whose count it is is told before whether it is one
         if call.chain is not None:
-            scale = await call.chain.about_scale(call, scale_of(merged, kind), scale_of(live, kind))
+            before = scale_of(live, kind)
+            scale = await call.chain.change_scale(call, scale_of(merged, kind), before)
             merged = _with_replicas(merged, kind, _replicas(call, scale))
+            await call.chain.judge_scale(call, scale_of(merged, kind), before)
         return merged
 
     return await _answer(call, await change(replace(call, chain=None), make, applied=True))
@@ -181,8 +183,10 @@ async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
         scale = make_scale(before)
         check_identity(call, scale)
         if call.chain is not None:
-            scale = await call.chain.about_scale(call, scale, before)
+            scale = await call.chain.change_scale(call, scale, before)
         replicas = _replicas(call, scale)
+        if call.chain is not None:
+            await call.chain.judge_scale(call, scale_of(_with_replicas(live, kind, replicas), kind), before)
         given = scale.get("metadata") or {}
         metadata = dict(live["metadata"])
         metadata["resourceVersion"] = given.get("resourceVersion") or ""
