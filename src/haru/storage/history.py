@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from haru.storage.interface import Compacted, Event, FutureRevision, Page, Record
-from haru.storage.places import Index, Place, ValueOf, names_of, namespace_of, place_name
+from haru.storage.places import Index, Place, ValueOf, concerning, names_of, namespace_of, place_name
 
 KEEP_SECONDS = 300.0
 KEEP_AT_LEAST = 1_000
@@ -176,7 +176,7 @@ class Bucket:
             if index is not None:
                 for event in older:
                     index.note(event)
-            place.reach_back([event for event in older if name in names_of(event)], since)
+            place.reach_back(concerning(older, name), since)
         place.watchers += 1
         return place
 

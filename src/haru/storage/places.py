@@ -36,6 +36,15 @@ def names_of(event: Event) -> Iterable[str]:
     return dict.fromkeys(("", namespace_of(event.key), event.key, *(event.values or ())))
 
 
+def concerning(events: Sequence[Event], name: str) -> list[Event]:
+    """Those of some events that concern a place other than all."""
+    if name.startswith("="):
+        return [event for event in events if name in (event.values or ())]
+    if name.endswith("/"):
+        return [event for event in events if event.key.startswith(name)]
+    return [event for event in events if event.key == name]
+
+
 class Place:
     """The events of one place, oldest first, and who waits there for more."""
 
