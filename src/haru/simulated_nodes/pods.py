@@ -248,7 +248,13 @@ def observed(pod: Obj, status: Obj) -> Obj:
                 del condition[name]
         if generation:
             condition["observedGeneration"] = generation
-    return {**status, "observedGeneration": generation} if generation else status
+    if not generation:
+        return status
+    scheduled = get_condition(pod, _SCHEDULED) or {}
+    if status.get("conditions") and scheduled and scheduled.get("observedGeneration") != generation:
+        seen = {"type": _SCHEDULED, "observedGeneration": generation}
+        status = {**status, "conditions": [*status["conditions"], seen]}
+    return {**status, "observedGeneration": generation}
 
 
 def newly_observed(pod: Obj) -> Obj | None:
@@ -261,7 +267,8 @@ def newly_observed(pod: Obj) -> Obj | None:
     return {"observedGeneration": generation, **({"conditions": conditions} if conditions else {})}
 
 
-_OWN_CONDITIONS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+_SCHEDULED: Final = "PodScheduled"
+_OWN_CONDITIONS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", _SCHEDULED)
 """Conditions in which a kubelet says which generation it has seen."""
 
 
