@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 _RENEWED_SECONDS: Final = 60.0
+_CERTIFICATE: Final = re.compile(r"^-----BEGIN CERTIFICATE-----.+?^-----END CERTIFICATE-----", re.MULTILINE | re.DOTALL)
 
 
 class ResumingContext(ssl.SSLContext):
@@ -52,12 +55,12 @@ def client_context(
     """Return the context of a client that trusts `authorities` (PEM), or those of the system if there are none.
 
     Each certificate of `authorities` is trusted as it stands, also one that is no certificate authority or lacks the
-    extensions of RFC 5280, as in Go: what works with kube-apiserver works here. `certificate` and its key are PEM.
-    Raises ssl.SSLError.
+    extensions of RFC 5280, as in Go: what works with kube-apiserver works here; what is no certificate is passed over,
+    unless there is nothing else. `certificate` and its key are PEM. Raises ssl.SSLError.
     """
     context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     if authorities:
-        context.load_verify_locations(cadata=authorities)
+        _trust(context, authorities)
     else:
         context.load_default_certs()
     if log := os.environ.get("SSLKEYLOGFILE"):
@@ -69,6 +72,15 @@ def client_context(
     if certificate is not None:
         present_certificate(context, *certificate)
     return context
+
+
+def _trust(context: ssl.SSLContext, authorities: str) -> None:
+    """Trust each certificate that can be read: bundles have comments in any language, and certificates of odd kinds."""
+    for pem in _CERTIFICATE.findall(authorities):
+        with suppress(ssl.SSLError, TypeError):
+            context.load_verify_locations(cadata=pem)
+    if not context.cert_store_stats()["x509"]:
+        raise ssl.SSLError(1, "no certificate in PEM can be read")
 
 
 def present_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:

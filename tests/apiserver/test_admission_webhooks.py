@@ -16,6 +16,7 @@ from webhook_server import (
     VALIDATING,
     WebhookServer,
     allow,
+    authority,
     bundle,
     configuration,
     deny,
@@ -251,15 +252,33 @@ async def test_webhook_is_trusted_by_a_bundle_that_holds_its_own_certificate(api
     assert len(hooks.asked["/v"]) == 1
 
 
+async def test_what_is_no_certificate_in_a_bundle_is_passed_over(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/v"] = allow
+    broken = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    whole = (
+        "# F\u0151tan\u00fas\u00edtv\u00e1ny\n".encode()
+        + broken
+        + authority().certificate.replace(b"\n", b"\r\n")
+        + broken
+    )
+    believed = base64.b64encode(whole).decode()
+    await validating(api, hook({"url": hooks.url("/v"), "caBundle": believed}), name="commented")
+    assert (await api("POST", MAPS, config_map("m"))).status == 201
+    nothing = base64.b64encode(broken).decode()
+    await validating(api, hook({"url": hooks.url("/v"), "caBundle": nothing}), name="nothing")
+    answer = await api("POST", MAPS, config_map("n"))
+    assert answer.status == 500 and "unable to load root certificates" in answer.json["message"]
+
+
 @pytest.mark.parametrize(("issuer", "status"), [("authority", 201), ("certificate", 500)])
 async def test_webhook_whose_certificate_has_the_name_of_its_authority_is_trusted_by_the_signature(
     issuer: str, status: int, api: Caller, tmp_path: Path
 ) -> None:
-    authority, shown = namesakes(issuer)
+    issuing, shown = namesakes(issuer)
     server = WebhookServer(tmp_path, shown)
     await server.start()
     server.answers["/v"] = allow
-    await validating(api, hook({"url": server.url("/v"), "caBundle": bundle(authority)}))
+    await validating(api, hook({"url": server.url("/v"), "caBundle": bundle(issuing)}))
     assert (await api("POST", MAPS, config_map("m"))).status == status
     assert len(server.asked.get("/v", [])) == (status == 201)
     await server.stop()

@@ -7,7 +7,6 @@ the two apart, and refuses it; Go looks at the signature. Operators make such ce
 from __future__ import annotations
 
 import asyncio
-import base64
 import ssl
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -23,12 +22,11 @@ _SELF_SIGNED: Final = 18
 
 
 async def trust_namesake(
-    context: ssl.SSLContext, bundle: str, refusal: aiohttp.ClientConnectorCertificateError, server_name: str
+    context: ssl.SSLContext, refusal: aiohttp.ClientConnectorCertificateError, server_name: str
 ) -> bool:
     """Have a context trust the certificate that it refused if one of its authorities issued it; whether one did.
 
-    `bundle` are its authorities, as `caBundle` has them. What else a certificate has to be (valid now, for this name
-    and for servers) is left to the next handshake.
+    What else a certificate has to be (valid now, for this name and for servers) is left to the next handshake.
     """
     if getattr(refusal.certificate_error, "verify_code", 0) != _SELF_SIGNED:
         return False
@@ -36,7 +34,7 @@ async def trust_namesake(
 
     shown = await _shown_certificate(refusal.host, refusal.port or 443, server_name)
     certificate = x509.load_der_x509_certificate(shown)
-    authorities = x509.load_pem_x509_certificates(base64.b64decode(bundle))
+    authorities = map(x509.load_der_x509_certificate, context.get_ca_certs(binary_form=True))
     if not any(_has_issued(authority, certificate, datetime.now(UTC)) for authority in authorities):
         return False
     context.load_verify_locations(cadata=shown)

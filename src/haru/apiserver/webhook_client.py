@@ -86,14 +86,14 @@ class WebhookClient:
         await imported("aiohttp")
         import aiohttp
 
-        place, bundle = await self._resolved(config), config.get("caBundle") or ""
+        place = await self._resolved(config)
         # The endpoints of a service are in the cluster.
         proxy = http_proxy_to(place.url, "", os.environ) if config.get("url") else None
-        tls = _tls_context(bundle)
+        tls = _tls_context(config.get("caBundle") or "")
         try:
             return await self._sent(place, tls, proxy, body, seconds)
         except aiohttp.ClientConnectorCertificateError as error:
-            if proxy is not None or not await trust_namesake(tls, bundle, error, place.server_name):
+            if proxy is not None or not await trust_namesake(tls, error, place.server_name):
                 raise
         return await self._sent(place, tls, proxy, body, seconds)
 
@@ -155,9 +155,9 @@ def _tls_context(bundle: str) -> ssl.SSLContext:
     if not bundle:
         return client_context()
     try:
-        pem = base64.b64decode(bundle, validate=True).decode("ascii")
+        pem = base64.b64decode(bundle, validate=True).decode("utf-8", "replace")
         return client_context(pem)
-    except (binascii.Error, UnicodeDecodeError, ssl.SSLError) as error:
+    except (binascii.Error, ssl.SSLError) as error:
         raise ValueError(f"unable to load root certificates: unable to parse bytes as PEM block ({error})") from None
 
 

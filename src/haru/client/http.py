@@ -32,7 +32,7 @@ def tls_context(
 
     `http2`: for connections that take HTTP/2 where the server speaks it.
     """
-    context = client_context(ca_pem.decode("ascii") if ca_pem else "", cert, insecure)
+    context = client_context(ca_pem.decode("utf-8", "replace") if ca_pem else "", cert, insecure)
     if http2:
         offer_protocols(context, http2=True)
     return context

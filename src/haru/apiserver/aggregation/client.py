@@ -81,8 +81,7 @@ class ExtensionClient:
         try:
             return await self._request(service, method, target, headers, body)
         except aiohttp.ClientConnectorCertificateError as error:
-            bundle = service["spec"].get("caBundle") or ""
-            if not await trust_namesake(self._tls(service), bundle, error, reference_of(service).host):
+            if not await trust_namesake(self._tls(service), error, reference_of(service).host):
                 raise
         return await self._request(service, method, target, headers, body)
 
@@ -126,9 +125,9 @@ class ExtensionClient:
 
 def _context(bundle: str, insecure: bool, options: AggregationOptions) -> ssl.SSLContext:
     try:
-        pem = base64.b64decode(bundle, validate=True).decode("ascii")
+        pem = base64.b64decode(bundle, validate=True).decode("utf-8", "replace")
         context = client_context(pem, insecure=insecure)
-    except (binascii.Error, UnicodeDecodeError, ssl.SSLError) as error:
+    except (binascii.Error, ssl.SSLError) as error:
         raise ValueError(f"unable to load root certificates: unable to parse bytes as PEM block ({error})") from None
     if options.certificate and options.key:
         show_certificate(context, options)
