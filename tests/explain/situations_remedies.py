@@ -99,9 +99,12 @@ def pinned(members: list[Obj], key: str, domains: list[str]) -> list[Obj]:
     return [group, *({**p, "spec": {**p["spec"], "nodeSelector": {key: domain}}} for p, domain in selected)]
 
 
-def claiming(name: str, volume: str) -> Obj:
+ON_CPU = {"key": "metadata.name", "operator": "In", "values": ["cpu-0"]}
+
+
+def claiming(name: str, volume: str, template: str = "") -> Obj:
     """A pod with a volume."""
-    made = pod(name)
+    made = pod(name, template)
     made["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": volume}}]
     return made
 
@@ -469,6 +472,25 @@ SITUATIONS = [
         template(),
         *in_one("kubernetes.io/hostname", gang("g", 10, template="gpu")),
         about="podgroup/g",
+    ),
+    situation(
+        "a volume on a node without cards",
+        lambda: cluster(dgx_h100=2, cpu=1),
+        template(),
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "v1"},
+            "spec": {
+                "capacity": {"storage": "10Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "local",
+                "local": {"path": "/data"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchFields": [ON_CPU]}]}},
+            },
+        },
+        {**volume_claim("data"), "spec": {**volume_claim("data", "local")["spec"], "volumeName": "v1"}},
+        claiming("p", "data", template="gpu"),
     ),
     situation(
         "more memory of a card than any card has",

@@ -43,3 +43,20 @@ def test_label_that_no_node_has_can_be_set_though_the_cards_are_held(remedies: b
 def test_too_much_cpu_is_the_reason_whoever_holds_the_cards() -> None:
     found = told(cpu="9999")
     assert found.verdict == "NeverFits" and found.summary.startswith("insufficient cpu: 9999 asked")
+
+
+def test_volume_is_named_with_the_nodes_that_can_reach_it() -> None:
+    affinity = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}]}
+    meta, version = {"name": "v1"}, {"apiVersion": "v1"}
+    volume = {"kind": "PersistentVolume", "metadata": meta, "spec": {"nodeAffinity": {"required": affinity}}}
+    bound = {"name": "data", "namespace": "default", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+    claimed = {"kind": "PersistentVolumeClaim", "metadata": bound, "spec": {"volumeName": "v1"}}
+    waiting = pod("p", claims=["c"], volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    there = [node("a"), node("b"), device_class(), resource_slice("a", 1), claim("c"), waiting]
+    found = explain(
+        SchedulerCache.of([*there, {**version, **volume}, {**version, **claimed}]).snapshot(), "pod", waiting
+    )
+    assert found.verdict == "NeverFits" and "volume v1 is elsewhere" in found.summary
+    text = "PersistentVolumeClaim data is bound to volume v1, which only b can reach"
+    assert text in str(found), "kube-scheduler names neither"
+    assert [one.data["reachable"] for one in found.reasons if one.message == text] == [["b"]]

@@ -23,7 +23,7 @@ def test_holds_of_other_kinds_are_told_of_their_members() -> None:
     found = told(cluster(dgx_h100=1), template(), group, *members, about="podgroup/g")
     assert found.summary == "member g-0: held by scheduling gates: example.com/quota"
     text = "member g-2: its claim gpu has not been made from ResourceClaimTemplate nowhere yet"
-    assert text in [reason.message for reason in found.reasons]
+    assert text in [reason.message for reason in found.reasons] and text in str(found)
 
 
 def test_hold_of_all_members_names_none_of_them() -> None:

@@ -61,6 +61,8 @@ def _brief_reason(reason: Reason) -> str:
         return f"tainted {reason.data.get('taint')}"
     if reason.type in ("InsufficientResource", "TooManyPods"):
         return f"too little {reason.data['resource']} left"
+    if reason.type == "VolumeNodeAffinity":
+        return f"volume {reason.data['persistentVolume']} is elsewhere"
     return reason.message.replace("node(s) ", "")
 
 
@@ -191,7 +193,8 @@ def _numbers(request: RequestFunnel | None) -> tuple[int, int, int, int, int]:
 
 def _said(reason: Reason) -> tuple[str, object]:
     """What a node says, apart from its numbers."""
-    return reason.type, reason.data.get("taint") or reason.data.get("resource") or reason.message
+    what = next((reason.data[key] for key in ("taint", "resource", "persistentVolume") if reason.data.get(key)), None)
+    return reason.type, what or reason.message
 
 
 def _key(failures: Sequence[FilterFailure], request: RequestFunnel | None) -> tuple[object, int]:
@@ -318,6 +321,9 @@ _WORDS: Mapping[str, Callable[[Reason, _Group], str]] = {
     "NodeTaints": lambda reason, group: f"tainted {reason.data.get('taint')}",
     "NodeAffinityMismatch": lambda reason, group: _lacking(group),
     "PortsTaken": lambda reason, group: f"host port {', '.join(map(str, reason.data['ports']))} is in use",
+    "VolumeNodeAffinity": lambda reason, group: (
+        f"volume {reason.data['persistentVolume']} cannot be reached from there"
+    ),
     "InsufficientResource": _insufficient,
     "TooManyPods": _insufficient,
 }

@@ -1,4 +1,5 @@
-"""Why the volumes of pods are not there: their classes do not exist, or nobody provisions what they wait for."""
+"""Why the volumes of pods are not there: their classes do not exist, nobody provisions what they wait for, or they are
+on other nodes."""
 
 from __future__ import annotations
 
@@ -8,21 +9,25 @@ from haru.engine import Reason, Snapshot
 from haru.explain.changes import listed
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.kube.meta import Obj, annotations_of, name_of
+from haru.kube.selectors import node_selector_matches
 from haru.kube.volume_binding import class_of
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_MOST_NODES = 16
 _IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
 def volume_troubles(snapshot: Snapshot, work: WorkloadUnit) -> tuple[Reason, ...]:
-    """Return what is wrong with the PersistentVolumeClaims of the pods that exist and are not bound."""
+    """Return what is wrong with the PersistentVolumeClaims of the pods: not bound, or bound to a volume elsewhere."""
     paths = {f"{pod.key.namespace}/{name}" for pod in work.pending(snapshot) for name in pod.volume_claims}
     claims = snapshot.objects("PersistentVolumeClaim")
     return tuple(reason for path in sorted(paths & claims.keys()) for reason in _troubles(snapshot, path, claims[path]))
 
 
 def _troubles(snapshot: Snapshot, path: str, claim: Obj) -> Iterator[Reason]:
-    if (claim.get("spec") or {}).get("volumeName"):
+    volume = (claim.get("spec") or {}).get("volumeName")
+    if volume:
+        yield from _elsewhere(snapshot, name_of(claim), volume)
         return
     name, classes = class_of(claim), snapshot.objects("StorageClass")
     known = sorted(classes)
@@ -39,6 +44,19 @@ def _troubles(snapshot: Snapshot, path: str, claim: Obj) -> Iterator[Reason]:
         yield Reason(
             "NoProvisioner", f"{text}: {why}", {key: data[key] for key in ("persistentVolumeClaim", "storageClass")}
         )
+
+
+def _elsewhere(snapshot: Snapshot, claim: str, volume: str) -> Iterator[Reason]:
+    """Which nodes alone can reach the volume that a claim is bound to."""
+    found = snapshot.objects("PersistentVolume").get(volume) or {}
+    required = ((found.get("spec") or {}).get("nodeAffinity") or {}).get("required")
+    nodes = {name: snapshot.nodes[name] for name in snapshot.node_names}
+    reach = [name for name, node in nodes.items() if required and node_selector_matches(required, name, node.labels)]
+    if required and len(reach) < len(nodes):
+        who = f"only {listed(sorted(reach))}" if reach else "no node that there is"
+        text = f"PersistentVolumeClaim {claim} is bound to volume {volume}, which {who} can reach"
+        data = {"persistentVolume": volume, "persistentVolumeClaim": claim, "reachable": sorted(reach)[:_MOST_NODES]}
+        yield Reason("VolumeNodeAffinity", text, data)
 
 
 def _available(snapshot: Snapshot, name: str) -> bool:

@@ -71,9 +71,9 @@ def _reasons(explanation: ExplanationData) -> list[str]:
         reason.message
         for reason in explanation.reasons
         if reason.message not in explanation.summary
-        and reason.type not in _TOLD_BELOW | _TOLD_ABOVE
+        and (reason.type not in _TOLD_BELOW | _TOLD_ABOVE or reason.message.startswith("member "))
         and not (explanation.requests and "request" in reason.data and "needed" in reason.data)
-        and reason.type not in of_nodes
+        and (reason.type not in of_nodes or "reachable" in reason.data)
         and reason.message not in told
     ]
     if explanation.verdict in ("Runs", "Starting"):
