@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from api_caller import MAPS, Caller
+import pytest
+from api_caller import MAPS, USER, Caller
 
 MERGE = "application/merge-patch+json"
 SERVICES = "/api/v1/namespaces/default/services"
 REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
+POLICIES = "/apis/admissionregistration.k8s.io/v1"
 CRON_JOBS = "/apis/batch/v1/namespaces/default/cronjobs"
 ABOUT = {"kind": "Pod", "namespace": "default", "name": "p", "apiVersion": "v1"}
 
@@ -82,3 +84,31 @@ async def test_new_service_without_a_cluster_has_no_address(api: Caller) -> None
     spec = {"type": "ExternalName", "externalName": "a.b", "clusterIP": "None"}
     refused = await api("POST", SERVICES, {"metadata": {"name": "s"}, "spec": spec})
     assert refused.json["message"].endswith("spec.clusterIPs: Forbidden: may not be set for ExternalName services")
+
+
+async def test_scale_of_a_missing_workload_must_say_its_name(api: Caller) -> None:
+    path = "/apis/apps/v1/namespaces/default/deployments/none/scale"
+    assert (await api("PUT", path, {"spec": {"replicas": 1}})).status == 400
+    assert (await api("PUT", path, {"metadata": {"name": "none"}, "spec": {"replicas": 1}})).status == 404
+
+
+async def test_new_job_is_judged_without_the_labels_of_its_pods(api: Caller) -> None:
+    rule = {"operations": ["CREATE"], "apiGroups": ["batch"], "apiVersions": ["v1"], "resources": ["jobs"]}
+    validations = [{"expression": "has(object.metadata.labels)", "message": "no labels"}]
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": validations}
+    await api.create(f"{POLICIES}/validatingadmissionpolicies", {"metadata": {"name": "p"}, "spec": spec})
+    bound = {"policyName": "p", "validationActions": ["Warn"]}
+    await api.create(f"{POLICIES}/validatingadmissionpolicybindings", {"metadata": {"name": "p"}, "spec": bound})
+    pods = {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "i"}]}}
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    for name, more, told in (("a", {}, True), ("b", {"metadata": {"labels": {"x": "y"}}}, False)):
+        answer = await api("POST", jobs, {"metadata": {"name": name}, "spec": {"template": {**pods, **more}}})
+        assert answer.json["metadata"]["labels"]["job-name"] == name
+        assert ("no labels" in answer.headers.get("warning", "")) is told
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/version", "/apis"])
+async def test_right_to_get_a_path_is_none_to_another_method(api: Caller, path: str) -> None:
+    jane = api.as_(USER)
+    assert [(await jane(method, path)).status for method in ("GET", "HEAD", "OPTIONS")] == [200, 403, 403]
+    assert f'cannot options path \\"{path}\\"' in (await jane("OPTIONS", path)).body.decode()

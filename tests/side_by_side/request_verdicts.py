@@ -23,6 +23,7 @@ _LINES = [
         r"\.message: .*(JSON input|cannot unmarshal).* \| .*index 0: it is no object",
     ),
     ("a continue token of another resource", r"code: 200 .* \| 400 invalid continue token: continue key is not"),
+    ("a warning with control characters", r"warnings: .* \| .*\"y z\""),
     ("words about the type of a patch", r'\.message: "415: Unsupported Media Type" '),
     ("a page after which nothing more matches", r"\.metadata\.continue: \"CONTINUE\" \| -$"),
     (
@@ -129,7 +130,7 @@ _KNOWN = [(cause, re.compile(pattern, re.DOTALL)) for cause, pattern in _LINES]
 
 def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> str:
     """Why a difference is known; empty if it is not. What a webhook was sent differs where answers do."""
-    if line.startswith("review#") and re.search(_MISSING, str(answers[1].value)):
+    if line.startswith(("review#", "warnings:")) and re.search(_MISSING, str(answers[1].value)):
         return "what is missing, before who else refuses it"
     if line.startswith("review#") and answers[0].status == answers[1].status >= 400:
         return "who is asked about what is refused anyway"

@@ -130,9 +130,16 @@ def generated_job(job: Obj) -> Obj:
     new_template = {**template, "metadata": {**template_metadata, "labels": labels}}
     new_spec = {**spec, "selector": {**selector, "matchLabels": wanted}, "template": new_template}
     own = metadata.get("labels")
-    if not own or own is template_metadata.get("labels"):  # by default a job has the labels of its pods
+    if own and own is template_metadata.get("labels"):  # by default a job has the labels of its pods
         metadata = {**metadata, "labels": dict(labels)}
     return {**job, "metadata": metadata, "spec": new_spec}
+
+
+def labelled_job(job: Obj) -> Obj:
+    """A job that is read has the labels of its pods where it has none; who judges a new one does not see them."""
+    metadata = job.get("metadata") or {}
+    labels = (((job.get("spec") or {}).get("template") or {}).get("metadata") or {}).get("labels")
+    return job if metadata.get("labels") or not labels else {**job, "metadata": {**metadata, "labels": dict(labels)}}
 
 
 def template_generation(daemon_set: Obj) -> int:

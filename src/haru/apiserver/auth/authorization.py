@@ -28,7 +28,6 @@ from haru.kube.selectors import parse_field_selector, parse_label_selector
 
 MASTERS = "system:masters"
 _LOG = logging.getLogger("haru.apiserver")
-_PATH_VERBS = {"POST": "post", "PUT": "put", "PATCH": "patch", "DELETE": "delete"}
 _REMEMBERED_DECISIONS = 4_096
 
 
@@ -197,7 +196,7 @@ class RequestAuthorizer:
     def permit_path(self, request: Request, path: str, *, is_open: bool) -> None:
         """Authorize a request for a path that is no resource."""
         user = request.user
-        verb = _PATH_VERBS.get(request.method, "get")
+        verb = request.method.lower()
         decision = Decision(True) if is_open else self._authorizer.decide_path(user, verb, path)
         request.judged(decision.allowed, decision.reason)
         self._count(decision.allowed)

@@ -42,7 +42,7 @@ class Endpoints:
         """Answer a GET; 404 for what is not served."""
         self._documents.refresh()
         path = "/" + request.path.strip("/")
-        self._requests.permit_path(request, path, is_open=is_open(path))
+        self._requests.permit_path(request, path, is_open=request.method == "GET" and is_open(path))
         first, *rest = path.strip("/").split("/")
         if request.method not in ("GET", "HEAD"):
             if first not in (*HEALTH, *_FIRST, ""):

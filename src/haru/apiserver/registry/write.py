@@ -46,7 +46,7 @@ from haru.kube.errors import (
     method_not_allowed_error,
 )
 from haru.kube.json_form import json_form, judged_form
-from haru.kube.kind_strategies import with_member
+from haru.kube.kind_strategies import labelled_job, with_member
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
 from haru.kube.patch.apply import ManagedWrite, track_update
@@ -181,7 +181,7 @@ async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
     await call.admission.validate_create(call, obj)
     if call.chain is not None:
         await call.chain.judge_new(call, obj, named)
-    return obj
+    return labelled_job(obj) if (kind.group, kind.plural) == ("batch", "jobs") else obj
 
 
 async def _insert(call: Call, obj: Obj) -> Outcome | None:

@@ -124,6 +124,7 @@ async def update(call: Call) -> Response:
     assert _KIND is not None
     read_write_options(call)
     wanted = await bodies.read_object(call.request, _KIND)
+    check_identity(call, wanted)
     return await _write(call, lambda scale: wanted)
 
 
