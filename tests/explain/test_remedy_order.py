@@ -266,3 +266,11 @@ def test_remedies_are_unconfirmed_while_no_scheduler_serves_the_pod() -> None:
 def test_misspelled_node_name_gives_fits_if_with_and_without_remedies(remedies: bool) -> None:
     asked = pod("p", nodeSelector={"kubernetes.io/hostname": "dxg-h100-0"})
     assert told(hoppers(), asked, remedies=remedies).verdict == "FitsIf"
+
+
+@pytest.mark.parametrize(("expression", "offered"), (("index < 2", False), ('index == "GPU-1"', True)))
+def test_name_that_was_meant_is_offered_only_where_it_can_be_compared(expression: str, offered: bool) -> None:
+    """What was an index is a UUID now: a text, and no number."""
+    selectors = [{"cel": {"expression": f'device.attributes["gpu.nvidia.com"].{expression}'}}]
+    found = told(cluster(dgx_h100=1), template(selectors=selectors), pod("p", "gpu"))
+    assert ("CorrectName" in kinds(found)) == offered

@@ -8,6 +8,7 @@ from haru.engine import Snapshot
 from haru.explain import hypothesis
 from haru.explain.changes import listed
 from haru.explain.diagnosis.diagnosis import Diagnosis
+from haru.explain.diagnosis.verdict import why
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.claim_changes import changed_claims, changed_specs, claim_changes
 from haru.explain.remedies.node_openings import Openings
@@ -38,10 +39,15 @@ def meant_selectors(openings: Openings, found: Diagnosis) -> Iterator[Remedy]:
 
 def _tried(openings: Openings, claims: Mapping[str, Obj], names: list[str]) -> Iterator[Remedy]:
     if claims:
-        fits = openings.work.fits(hypothesis.with_claims(openings.snapshot, claims), openings.options)
+        decision = openings.work.decision(hypothesis.with_claims(openings.snapshot, claims), openings.options)
+        if decision is not None and any(reason.type == "SelectorError" for reason in why(decision)):
+            return  # the name exists, but cannot be compared so
+        fits = decision is not None and decision.status == "scheduled"
         changes = claim_changes(openings.snapshot, claims)
         costs = _COSTS if fits else f"{_COSTS}; it would then wait for something else"
-        yield Remedy("CorrectName", f"write {listed(names)}: did you mean that?", changes, 0, fits, costs)
+        yield Remedy(
+            "CorrectName", f"write {listed(list(dict.fromkeys(names)))}: did you mean that?", changes, 0, fits, costs
+        )
 
 
 def _published(snapshot: Snapshot) -> PublishedDevices:
