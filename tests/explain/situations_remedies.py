@@ -473,6 +473,7 @@ SITUATIONS = [
         *in_one("kubernetes.io/hostname", gang("g", 10, template="gpu")),
         about="podgroup/g",
     ),
+    situation("more cpu and more memory than any node has", hoppers, pod("p", cpu="300", limits={"memory": "3Ti"})),
     situation(
         "a volume on a node without cards",
         lambda: cluster(dgx_h100=2, cpu=1),

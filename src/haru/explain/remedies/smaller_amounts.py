@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from haru.engine.state import NodeInfo, PodInfo, amount_of
 from haru.explain import hypothesis
@@ -15,23 +15,43 @@ from haru.kube.meta import Obj
 
 _STEPS = {"cpu": (1000, 100), "memory": (1 << 30, 1 << 20)}
 """Amounts are multiples of the first where they are as much, else of the second: of cpu in thousandths, of bytes."""
-_MOST_MEMBERS, _MOST_AMOUNTS = 16, 32
+_MOST_MEMBERS, _MOST_AMOUNTS, _MOST_PAIRS = 16, 32, 8
 
 
 def smaller_amounts(openings: Openings, found: Diagnosis) -> Iterator[Remedy]:
-    """The most cpu, or the most memory, per pod that would fit now."""
+    """The most cpu, or the most memory, per pod that would fit now; of both, if both are too much."""
+    alone = False
     for resource in _STEPS:
         asked = max((pod.requests.get(resource, 0) for pod in openings.work.pending(openings.snapshot)), default=0)
         amounts = _amounts(openings, found, resource, asked)
         low, high = -1, len(amounts)
         while high - low > 1:
             middle = (low + high) // 2
-            if _fits(openings, resource, amounts[middle]):
+            if _fits(openings, {resource: amounts[middle]}):
                 low = middle
             else:
                 high = middle
         if low >= 0:
-            yield _remedy(openings, resource, asked, amounts[low])
+            alone = True
+            yield _remedy(openings, {resource: asked}, {resource: amounts[low]})
+    if not alone:
+        yield from _both(openings, found)
+
+
+def _both(openings: Openings, found: Diagnosis) -> Iterator[Remedy]:
+    """The most cpu and memory that one node has left of both, where neither alone is all that is too much."""
+    snapshot, pending = openings.snapshot, openings.work.pending(openings.snapshot)
+    asked = {resource: max((pod.requests.get(resource, 0) for pod in pending), default=0) for resource in _STEPS}
+    lefts = {
+        tuple(_rounded(resource, _left(snapshot.nodes[name], resource)) for resource in _STEPS)
+        for name, failures in (found.answers or {}).items()
+        if {failure.reason.data.get("resource") for failure in failures} == set(_STEPS)
+    }
+    for left in sorted(lefts, reverse=True)[:_MOST_PAIRS]:
+        amounts = dict(zip(_STEPS, left, strict=True))
+        if all(0 < amount < asked[resource] for resource, amount in amounts.items()) and _fits(openings, amounts):
+            yield _remedy(openings, asked, amounts)
+            return
 
 
 def _amounts(openings: Openings, found: Diagnosis, resource: str, asked: int) -> list[int]:
@@ -61,17 +81,28 @@ def _rounded(resource: str, amount: int) -> int:
     return amount - amount % (large if amount >= large else small)
 
 
-def _fits(openings: Openings, resource: str, amount: int) -> bool:
+def _fits(openings: Openings, amounts: Mapping[str, int]) -> bool:
     """Whether the work fits if none of its pods asks for more."""
-    change = _at_most(resource, amount)
+    change = _at_most(amounts)
     pending = openings.work.pending(openings.snapshot)
     pods = [PodInfo.of({**pod.obj, "spec": change(dict(pod.spec))}) for pod in pending]
-    if any(pod.requests.get(resource, 0) > amount for pod in pods):
+    if any(pod.requests.get(resource, 0) > amount for pod in pods for resource, amount in amounts.items()):
         return False  # its containers alone do not make it up
     return openings.work.fits(hypothesis.with_pods(openings.snapshot, pods), openings.options)
 
 
-def _at_most(resource: str, amount: int) -> Change:
+def _at_most(amounts: Mapping[str, int]) -> Change:
+    """The pod's spec with no more of each resource."""
+
+    def change(spec: Obj) -> Obj:
+        for resource, amount in amounts.items():
+            spec = _at_most_of(resource, amount)(spec)
+        return spec
+
+    return change
+
+
+def _at_most_of(resource: str, amount: int) -> Change:
     """The pod's spec with less for the container that asks for most; a limit that equals the request stays equal."""
 
     def change(spec: Obj) -> Obj:
@@ -108,8 +139,10 @@ def _text(resource: str, amount: int) -> str:
     return f"{amount // small}Mi" if amount % large else f"{amount // large}Gi"
 
 
-def _remedy(openings: Openings, resource: str, asked: int, amount: int) -> Remedy:
-    change = _at_most(resource, amount)
+def _remedy(openings: Openings, asked: Mapping[str, int], amounts: Mapping[str, int]) -> Remedy:
+    change = _at_most(amounts)
     changes, costs = pod_changes(openings.snapshot, changed_pods(openings.snapshot, openings.work, change), change)
-    text = f"ask for {resource} {_text(resource, amount)} instead of {amount_text(resource, asked)}"
+    less = " and ".join(f"{resource} {_text(resource, amount)}" for resource, amount in amounts.items())
+    before = " and ".join(amount_text(resource, asked[resource]) for resource in amounts)
+    text = f"ask for {less} instead of {before}"
     return Remedy("LowerRequest", text, changes, 14, True, f"each pod has less, and must be able to work so; {costs}")
