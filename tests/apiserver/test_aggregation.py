@@ -33,7 +33,10 @@ from left_over import left_to_a_collection
 from namesake_certificates import namesakes
 
 from haru.apiserver.aggregation import availability, proxy, remote
+from haru.apiserver.aggregation.authorities import data_of
+from haru.apiserver.aggregation.options import AggregationOptions
 from haru.apiserver.auth import certificates
+from haru.apiserver.peers.options import FrontProxyOptions
 from haru.apiserver.server import ApiServer
 from haru.storage import SqliteStore
 from waiting import until
@@ -410,6 +413,13 @@ async def test_authentication_config_map_publishes_ca_certificates(api: Caller, 
     }
     role = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/roles/extension-apiserver-authentication-reader"
     assert (await api.get(role))["rules"][0]["resourceNames"] == ["extension-apiserver-authentication"]
+
+
+def test_comments_in_files_of_authorities_are_not_published(keys: Keys) -> None:
+    commented = "# F\u0151tan\u00fas\u00edtv\u00e1ny\n".encode() + keys.front.certificate
+    front = FrontProxyOptions(commented, ("proxy",))
+    data = data_of(AggregationOptions(keys.proxy.certificate, keys.proxy.key, commented, front))
+    assert {data["client-ca-file"], data["requestheader-client-ca-file"]} == {keys.front.certificate.decode()}
 
 
 async def test_ca_certificates_of_other_servers_are_kept() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from haru.apiserver.aggregation.options import AggregationOptions
-from haru.apiserver.peers.request_header import fingerprints
+from haru.apiserver.peers.request_header import certificates_in, fingerprints
 from haru.apiserver.registry.loopback import Loopback
 from haru.kube.meta import Obj
 
@@ -35,7 +35,7 @@ async def publish(loopback: Loopback, options: AggregationOptions) -> None:
 
 def data_of(options: AggregationOptions) -> dict[str, str]:
     """The config map's data: bundles in PEM, lists of names in JSON."""
-    data = {_BUNDLES[0]: options.clients.decode("ascii")} if options.clients else {}
+    data = {_BUNDLES[0]: _certificates(options.clients)} if options.clients else {}
     front = options.front_proxy
     if front is None:
         return data
@@ -47,7 +47,12 @@ def data_of(options: AggregationOptions) -> dict[str, str]:
         "extra-headers-prefix": _shown(front.extra),
     }
     named = {f"requestheader-{name}": json.dumps(value) for name, value in lists.items()}
-    return {**data, _BUNDLES[1]: front.authorities.decode("ascii"), **named}
+    return {**data, _BUNDLES[1]: _certificates(front.authorities), **named}
+
+
+def _certificates(pem: bytes) -> str:
+    """A bundle without its comments, which may be in any language."""
+    return "".join(f"{certificate}\n" for certificate in certificates_in(pem))
 
 
 def _shown(headers: tuple[str, ...]) -> list[str]:

@@ -28,10 +28,14 @@ def fingerprint(der: bytes) -> str:
     return hashlib.sha256(der).hexdigest()
 
 
+def certificates_in(pem: bytes | None) -> list[str]:
+    """Each certificate of a bundle, without what stands between them."""
+    return _PEM.findall(pem.decode("ascii", "replace")) if pem else []
+
+
 def fingerprints(pem: bytes | None) -> frozenset[str]:
     """Those of all certificates in a bundle."""
-    found = _PEM.findall(pem.decode("ascii", "replace")) if pem else []
-    return frozenset(fingerprint(ssl.PEM_cert_to_DER_cert(text)) for text in found)
+    return frozenset(fingerprint(ssl.PEM_cert_to_DER_cert(text)) for text in certificates_in(pem))
 
 
 class Authorities:

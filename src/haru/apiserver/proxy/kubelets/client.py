@@ -113,7 +113,7 @@ class Kubelets:
 
 def _tls(options: KubeletOptions, authority: bytes) -> ssl.SSLContext:
     if authority:
-        context = client_context(authority.decode("ascii"))
+        context = client_context(authority.decode("utf-8", "replace"))
     else:
         # Without the system's authorities: nothing is checked, and reading them takes its time at every start.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
