@@ -36,13 +36,9 @@ def without_domain(openings: Openings, reasons: Sequence[Reason]) -> Iterator[Re
     nowhere = {reason.data["topologyKey"] for reason in reasons if reason.type == "TopologyKeyMissing"}
     for reason in reasons:
         if reason.type == "TopologyDomain" and reason.data["topologyKey"] not in nowhere:
-            text = (
-                f"leave out the topology key {reason.data['topologyKey']}, so that the group may be in several domains"
-            )
-            costs = "the pods may be further apart than the work wants them"
-            yield from _changed(
-                openings, str(reason.data["topologyKey"]), "", Remedy("DropConstraint", text, (), 16, True, costs)
-            )
+            key = str(reason.data["topologyKey"])
+            text = f"leave out the topology key {key}, so that the group may be in several domains"
+            yield from _changed(openings, key, "", Remedy("DropConstraint", text, (), 16, True, _COSTS))
 
 
 def _changed(openings: Openings, key: str, close: str, remedy: Remedy) -> Iterator[Remedy]:
