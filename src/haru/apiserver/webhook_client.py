@@ -98,6 +98,7 @@ class WebhookClient:
         return await self._sent(place, tls, proxy, body, seconds)
 
     async def _sent(self, place: _Location, tls: ssl.SSLContext, proxy: str | None, body: bytes, seconds: int) -> bytes:
+        await imported("aiohttp")
         import aiohttp
 
         headers = {**_HEADERS, "Host": urlsplit(place.told).netloc}

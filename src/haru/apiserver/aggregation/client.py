@@ -21,6 +21,7 @@ from haru.apiserver.namesakes import trust_namesake
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.service_endpoints import endpoint_behind
 from haru.apiserver.upstream_session import passing_session
+from haru.event_loop import imported
 from haru.kube.meta import Obj
 from haru.tls import client_context, present_certificate
 from haru.upgrade_proxy import UpgradeRequest, UpgradeResponse, Upstream, open_upgrade
@@ -76,6 +77,7 @@ class ExtensionClient:
         self, service: Obj, method: str, target: str, headers: Headers, body: bytes = b""
     ) -> aiohttp.ClientResponse:
         """The head of the answer; `target` is encoded. Raises StatusError, aiohttp.ClientError, OSError, ValueError."""
+        await imported("aiohttp")
         import aiohttp
 
         try:
