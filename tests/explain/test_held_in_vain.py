@@ -60,3 +60,18 @@ def test_volume_is_named_with_the_nodes_that_can_reach_it() -> None:
     text = "PersistentVolumeClaim data is bound to volume v1, which only b can reach"
     assert text in str(found), "kube-scheduler names neither"
     assert [one.data["reachable"] for one in found.reasons if one.message == text] == [["b"]]
+
+
+def test_work_is_not_short_of_what_a_node_without_cards_lacks() -> None:
+    waiting = pod("p", claims=["c"], cpu="6")
+    there = [
+        node("a", unschedulable=True),
+        node("b", cpu="2"),
+        device_class(),
+        resource_slice("a", 1),
+        claim("c"),
+        waiting,
+    ]
+    found = explain(SchedulerCache.of(there).snapshot(), "pod", waiting)
+    assert "cordoned" in found.summary
+    assert "short by" not in found.short(), "cpu is enough where the card is"

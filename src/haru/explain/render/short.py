@@ -97,6 +97,8 @@ def _resource_shortage(explanation: ExplanationData) -> Shortage | None:
     """How much of a resource the node lacks that has most of it left; None if something else refuses the pod too."""
     best: dict[str, tuple[int, int]] = {}
     for group in explanation.nodes:
+        if group.devices is not None and not group.devices.selected:
+            continue  # without the devices that are asked for, no amount would do
         is_known = group.count == 1 or bool(group.left)
         only = is_known and all(r.type == "InsufficientResource" for r in group.reasons)
         for reason in group.reasons if only else ():
