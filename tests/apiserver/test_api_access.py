@@ -209,6 +209,32 @@ async def test_impersonation_requires_permission(api: Caller) -> None:
     assert answer.json["status"]["userInfo"]["groups"] == ["devs", "system:authenticated"]
 
 
+async def test_who_is_turned_away_is_told_so_in_a_form_that_no_browser_guesses_at(api: Caller) -> None:
+    """As in 1.36: for what a filter refuses alone, not for what admission or a resource does."""
+    jane, header = api.as_(USER), "x-content-type-options"
+    refused = [
+        await jane("GET", PODS),
+        await jane("GET", "/metrics"),
+        await jane("GET", PODS, accept="application/yaml"),
+        await jane("GET", "/apis/nowhere.example.com/v1/things"),
+        await jane("POST", f"{PODS}/p/exec?command=ls"),
+        await jane("GET", PODS, impersonate_user="joe"),
+    ]
+    assert [(answer.status, answer.headers.get(header)) for answer in refused] == [(403, "nosniff")] * len(refused)
+    nameless = await api("GET", PODS, impersonate_group="devs")
+    assert (nameless.status, nameless.headers.get(header)) == (400, "nosniff")
+    await grant(api, [rule("create get", "roles", "rbac.authorization.k8s.io"), rule("get", "pods")])
+    roles = f"{RBAC}/namespaces/default/roles"
+    others = [
+        (403, await jane("POST", roles, {"metadata": {"name": "no"}, "rules": [rule("get", "secrets")]})),
+        (404, await jane("GET", f"{PODS}/none")),
+        (401, await api.as_("wrong")("GET", PODS)),
+        (201, await api("POST", f"{AUTHENTICATION}/selfsubjectreviews", {}, impersonate_user="joe")),
+    ]
+    for status, answer in others:
+        assert answer.status == status and header not in answer.headers, answer.body
+
+
 async def test_user_cannot_grant_permissions_it_does_not_have(api: Caller) -> None:
     jane = api.as_(USER)
     await grant(api, [rule("create update", "roles rolebindings", "rbac.authorization.k8s.io"), rule("get", "pods")])

@@ -44,7 +44,17 @@ from haru.apiserver.registry.handlers import Handler, method_not_allowed, verb_o
 from haru.apiserver.registry.patch import kind_of_patch
 from haru.apiserver.registry.resources import is_discovery_path, no_such_path
 from haru.apiserver.request.call import Call
-from haru.apiserver.request.http import JSON, ClientGone, Receive, Request, Response, Scope, Send, error_response
+from haru.apiserver.request.http import (
+    JSON,
+    NO_SNIFFING,
+    ClientGone,
+    Receive,
+    Request,
+    Response,
+    Scope,
+    Send,
+    error_response,
+)
 from haru.apiserver.request.limits import RequestLimits, is_heartbeat
 from haru.apiserver.serving_address import ServingAddress
 from haru.apiserver.start_retry import until_store_answers
@@ -171,6 +181,8 @@ class ApiServer:
             response = await self._dispatch(request)
         except StatusError as error:
             response = in_error_form(request, error_response(error))
+            if request.is_turned_away:
+                response.headers.append(NO_SNIFFING)
         except ClientGone:
             raise
         except TimeoutError:

@@ -25,6 +25,8 @@ Send = Callable[[Message], Awaitable[None]]
 
 BODY_LIMIT = 3 * 1024 * 1024
 JSON = "application/json"
+NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+"""Keeps browsers from taking an answer for anything but what it says of itself."""
 
 TRUE = {"1", "t", "T", "true", "TRUE", "True"}
 _INTEGER = re.compile(r"[-+]?[0-9]+").fullmatch
@@ -48,6 +50,7 @@ class Request:
         "_send",
         "annotations",
         "headers",
+        "is_turned_away",
         "method",
         "path",
         "read",
@@ -64,6 +67,8 @@ class Request:
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.user: UserInfo = ANONYMOUS
         self.warnings: list[str] = []
+        self.is_turned_away = False
+        """Whether it failed before anybody took it up: for the right to it, or to speak for another."""
         self.annotations: dict[str, str] = {}
         """What admission notes for the audit log."""
         self._audit_id = ""
@@ -127,7 +132,8 @@ class Request:
         return self.headers.get(name, b"").decode("latin-1")
 
     def judged(self, allowed: bool, reason: str) -> None:
-        """Note for the audit log what the authorizer said."""
+        """Note what the authorizer said: for the answer, and for the audit log."""
+        self.is_turned_away = not allowed
         if self.trail is not None:
             self.annotations["authorization.k8s.io/decision"] = "allow" if allowed else "forbid"
             self.annotations["authorization.k8s.io/reason"] = reason
@@ -256,7 +262,7 @@ def json_response(obj: Any, status: int = 200, headers: Iterable[tuple[bytes, by
 
 def text_response(text: str, status: int = 200) -> Response:
     """An answer of plain text."""
-    return Response(status, text.encode(), "text/plain; charset=utf-8", [(b"x-content-type-options", b"nosniff")])
+    return Response(status, text.encode(), "text/plain; charset=utf-8", [NO_SNIFFING])
 
 
 def error_response(error: StatusError) -> Response:
