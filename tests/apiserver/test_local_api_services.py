@@ -7,7 +7,7 @@ from typing import Any
 from api_caller import USER, Caller, Clock, make_config
 from custom_objects import DEFINITIONS, NAME, definition
 
-from haru.apiserver.aggregation import local
+from haru.apiserver.aggregation.local import CustomServices
 from haru.apiserver.server import ApiServer
 from haru.kube.gates import FeatureGates
 from haru.storage import SqliteStore
@@ -154,7 +154,9 @@ async def test_servers_of_different_versions_keep_each_others_api_services() -> 
     await api.create(DEFINITIONS, definition())
     first = await answered(api, CUSTOM, 200)
     for server in (older, newer):
-        await local.register_custom(server.objects)
+        custom = CustomServices(server.objects)
+        await custom.start()
+        await custom.settle()
     assert await api.get(CUSTOM) == first
     for server in (older, newer):
         await server.stop()

@@ -9,10 +9,11 @@ Source: kube-aggregator's autoregister and crdregistration controllers, as behav
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
-from haru.apiserver.encoding.objects import encode, shared
+from haru.apiserver.encoding.objects import encode, recent, shared
 from haru.apiserver.object_store import ObjectStore
+from haru.apiserver.registry.store_reflector import StoreReflector
 from haru.kube.api_services import (
     ALWAYS,
     GROUP,
@@ -20,7 +21,6 @@ from haru.kube.api_services import (
     MANAGED,
     ON_START,
     PLURAL,
-    GroupVersion,
     is_remote,
     local_service,
     name_of,
@@ -43,44 +43,92 @@ async def register_built_in(objects: ObjectStore) -> None:
     await _write(objects, puts)
 
 
-async def register_custom(objects: ObjectStore) -> None:
-    """Make the APIServices of custom resources agree with the definitions."""
-    there = await _records(objects)
-    wanted = {name_of(*version): version for version in custom_versions(await _definitions(objects))}
-    operations: list[Put | Delete] = []
-    for name, version in wanted.items():
-        service = local_service(*version, custom=True)
-        assert service is not None
-        record = there.get(name)
-        if record is None:
-            operations.append(_put(objects, service))
-        elif _label(record) == ALWAYS and shared(record)["spec"] != service["spec"]:
-            operations.append(_put(objects, {**service, "metadata": shared(record)["metadata"]}, record.revision))
-    for name, record in there.items():
-        if name not in wanted and _label(record) == ALWAYS:
-            operations.append(Delete(record.key, record.revision))
-        elif not is_remote(shared(record)) and not _is_told_local(shared(record)):
-            operations.append(_told_local(objects, record))
-    await _write(objects, operations)
+class CustomServices:
+    """Makes the APIServices of custom resources agree with the definitions; it looks at what has changed alone."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+        self._definitions = StoreReflector(objects, definitions.GROUP, (definitions.PLURAL,), self._defined)
+        self._services = StoreReflector(objects, GROUP, (PLURAL,), self._registered)
+        self._brought: dict[str, frozenset[str]] = {}
+        """By definition: the names of the APIServices that its versions have."""
+        self._bringing: dict[str, set[str]] = {}
+        """The definitions by these names."""
+        self._there: dict[str, Record] = {}
+        self._changed: set[str] = set()
+
+    async def start(self) -> None:
+        """Read definitions and APIServices, and follow them from there."""
+        await self._definitions.start()
+        await self._services.start()
+
+    async def settle(self) -> None:
+        """Write what has to be otherwise since the last call."""
+        await self._definitions.take_in()
+        await self._services.take_in()
+        changed, self._changed = self._changed, set()
+        try:
+            await _write(self._objects, list(filter(None, map(self._operation, sorted(changed)))))
+        except BaseException:
+            self._changed |= changed
+            raise
+
+    def _defined(self, _: str, old: Record | None, new: Record | None) -> None:
+        record = new or old
+        assert record is not None
+        key, before = record.key, self._brought.pop(record.key, frozenset())
+        now = frozenset(() if new is None else _services_of(recent(new)))
+        if now:
+            self._brought[key] = now
+        for name in now - before:
+            self._bringing.setdefault(name, set()).add(key)
+        for name in before - now:
+            self._bringing[name].remove(key)
+            if not self._bringing[name]:
+                del self._bringing[name]
+        self._changed |= before ^ now
+
+    def _registered(self, _: str, old: Record | None, new: Record | None) -> None:
+        record = new or old
+        assert record is not None
+        name = _name(record)
+        self._there.pop(name, None)
+        if new is not None:
+            self._there[name] = new
+        self._changed.add(name)
+
+    def _operation(self, name: str) -> Put | Delete | None:
+        """What has to be written of an APIService."""
+        record = self._there.get(name)
+        if name in self._bringing:
+            version, _, group = name.partition(".")
+            service = local_service(group, version, custom=True)
+            assert service is not None
+            if record is None:
+                return _put(self._objects, service)
+            if _label(record) == ALWAYS and shared(record)["spec"] != service["spec"]:
+                return _put(self._objects, {**service, "metadata": shared(record)["metadata"]}, record.revision)
+        elif record is not None and _label(record) == ALWAYS:
+            return Delete(record.key, record.revision)
+        if record is None or is_remote(shared(record)) or _is_told_local(shared(record)):
+            return None
+        return _told_local(self._objects, record)
 
 
-def custom_versions(found: Iterable[Obj]) -> list[GroupVersion]:
-    """The group versions that definitions bring."""
-    versions: dict[GroupVersion, None] = {}
-    for definition in found:
-        spec = definition["spec"]
-        if definitions.is_established(definition):
-            versions |= {(spec["group"], each["name"]): None for each in spec["versions"] if each.get("served")}
-    return list(versions)
+def _services_of(definition: Obj) -> Iterator[str]:
+    """The names of the APIServices of all group versions that a definition brings."""
+    spec = definition["spec"]
+    if definitions.is_established(definition):
+        yield from (name_of(spec["group"], each["name"]) for each in spec["versions"] if each.get("served"))
+
+
+def _name(record: Record) -> str:
+    return record.key.rpartition("/")[2]
 
 
 async def _records(objects: ObjectStore) -> dict[str, Record]:
     prefix = objects.served.preferred(GROUP, PLURAL).prefix("")
-    return {record.key.removeprefix(prefix): record for record in (await objects.store.range(prefix)).records}
-
-
-async def _definitions(objects: ObjectStore) -> list[Obj]:
-    return await objects.peek_all(definitions.GROUP, definitions.PLURAL)
+    return {_name(record): record for record in (await objects.store.range(prefix)).records}
 
 
 def _label(record: Record) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from haru.apiserver.aggregation.availability import PASSED, DiscoveryFailed, Offer, ask, condition, obstacle
 from haru.apiserver.aggregation.client import ExtensionClient, reference_of
 from haru.apiserver.registry.loopback import Loopback
-from haru.kube.api_services import AVAILABLE, GROUP, PLURAL, GroupVersion, group_version_of, is_remote
+from haru.kube.api_services import AVAILABLE, GroupVersion, group_version_of
 from haru.kube.errors import suppress_status
 from haru.kube.meta import Obj, get_condition, set_condition
 
@@ -45,10 +46,13 @@ class RemoteServices:
         self.generation = 0
         """Counts the changes of what is offered."""
 
-    async def look(self) -> float:
-        """Look at those whose time has come, or that have changed; after how many seconds to look again."""
+    async def look(self, remote: Iterable[Obj]) -> float:
+        """Look at those whose time has come, or that have changed; after how many seconds to look again.
+
+        `remote`: all that there are now.
+        """
         loop = asyncio.get_running_loop()
-        services = {group_version_of(each): each for each in await self._services()}
+        services = {group_version_of(each): each for each in remote}
         gone = self._known.keys() - services.keys()
         for version in gone:
             del self._known[version]
@@ -60,9 +64,6 @@ class RemoteServices:
         """The last discovery of an APIService, and whether it is stale."""
         known = self._known.get(version) or _RemoteState()
         return known.offer, known.stale
-
-    async def _services(self) -> list[Obj]:
-        return [each for each in await self._objects.peek_all(GROUP, PLURAL) if is_remote(each)]
 
     async def _look_at(self, version: GroupVersion, service: Obj) -> None:
         known = self._known.setdefault(version, _RemoteState())

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from haru.apiserver.aggregation.authorities import publish
 from haru.apiserver.aggregation.changes import ObjectChanges
 from haru.apiserver.aggregation.client import ExtensionClient
-from haru.apiserver.aggregation.local import register_built_in, register_custom
+from haru.apiserver.aggregation.local import CustomServices, register_built_in
 from haru.apiserver.aggregation.options import AggregationOptions
 from haru.apiserver.aggregation.proxy import ExtensionProxy, unavailable
 from haru.apiserver.aggregation.remote import CHECK_SECONDS, RemoteServices
@@ -24,7 +24,7 @@ from haru.kube.custom import definitions
 from haru.kube.discovery_remote import aggregated_version
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
-from haru.storage import StoreError
+from haru.storage import Record, StoreError
 
 IDLE_SECONDS = 3600.0
 RETRY_SECONDS = 1.0
@@ -45,7 +45,9 @@ class Aggregator:
         self._proxy = ExtensionProxy(streams, self._client)
         self._remotes = RemoteServices(loopback, self._client)
         self._changes = ObjectChanges(objects, (GROUP, PLURAL), (definitions.GROUP, definitions.PLURAL))
-        self._followed = StoreReflector(objects, GROUP, (PLURAL,))
+        self._custom = CustomServices(objects)
+        self._followed = StoreReflector(objects, GROUP, (PLURAL,), self._heard)
+        self._remote: dict[str, Obj] = {}
         self._services: Mapping[GroupVersion, Obj] = {}
         self._counted = 0
         self._task: asyncio.Task[None] | None = None
@@ -57,7 +59,7 @@ class Aggregator:
         await register_built_in(self._objects)
         await publish(self._loopback, self._options)
         await self._followed.start()
-        self._take()
+        await self._custom.start()
         self._changes.start()
         self._task = asyncio.create_task(self._keep(), name="haru apiserver: aggregation")
 
@@ -70,8 +72,7 @@ class Aggregator:
 
     async def refresh(self) -> None:
         """Take in what has changed; every request does so before it is routed."""
-        if await self._followed.take_in():
-            self._take()
+        await self._followed.take_in()
 
     # --- what is served elsewhere
 
@@ -117,9 +118,16 @@ class Aggregator:
             return unavailable()
         return await self._proxy.pass_on(request, service, endless=endless)
 
-    def _take(self) -> None:
-        services = [each for each in map(shared, self._followed.of(PLURAL)) if is_remote(each)]
-        self._services = {group_version_of(each): each for each in by_preference(services)}
+    def _heard(self, _: str, old: Record | None, new: Record | None) -> None:
+        """Take in a change of an APIService; requests are led by the remote ones alone."""
+        record = new or old
+        assert record is not None
+        before = self._remote.pop(record.key, None)
+        if new is not None and is_remote(shared(new)):
+            self._remote[record.key] = shared(new)
+        elif before is None:
+            return
+        self._services = {group_version_of(each): each for each in by_preference(self._remote.values())}
         self._counted += 1
 
     # --- what is kept up to date
@@ -128,7 +136,8 @@ class Aggregator:
         while True:
             try:
                 await self._objects.store.progress()
-                await register_custom(self._objects)
+                await self._custom.settle()
+                await self.refresh()
                 seconds = await self._look()
             except (StoreError, StatusError) as error:
                 _LOG.warning("the APIServices could not be brought up to date: %s", error)
@@ -144,9 +153,9 @@ class Aggregator:
 
     async def _look(self) -> float:
         """Look at remote APIServices; Services and endpoints are followed only while there are any."""
-        if not any(map(is_remote, await self._objects.peek_all(GROUP, PLURAL))):
+        if not self._remote:
             self._changes.leave(*_BEHIND)
-            await self._remotes.look()
+            await self._remotes.look(())
             return IDLE_SECONDS
         self._changes.follow(*_BEHIND)
-        return await self._remotes.look()
+        return await self._remotes.look(self._remote.values())

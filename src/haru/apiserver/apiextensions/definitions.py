@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 
 from haru.apiserver.apiextensions.conversion import Converter
 from haru.apiserver.apiextensions.reader import Reader, reader_of
@@ -24,13 +25,15 @@ from haru.kube.custom.definitions import (
     CLEANUP,
     GROUP,
     PLURAL,
+    TakenNames,
     accepted_names,
     is_established,
 )
 from haru.kube.custom.types import custom_kinds, storage_kind_of
 from haru.kube.equality import same_json
 from haru.kube.errors import StatusError, suppress_status
-from haru.kube.meta import Obj, get_condition, set_condition
+from haru.kube.kinds import Kind
+from haru.kube.meta import Obj, get_condition, has_condition, set_condition
 from haru.storage import Compacted, Record, StoreError, Watch
 
 CLEANUP_PAUSE = 0.2
@@ -51,6 +54,33 @@ def _is_emptied(definition: Obj) -> bool:
     return (get_condition(definition, _TERMINATING) or {}).get("status") == "False"
 
 
+def _is_settled(definition: Obj | None) -> bool:
+    """Whether nothing about a definition depends on what becomes of others, and no work for it is under way."""
+    if definition is None:
+        return True
+    return has_condition(definition, "NamesAccepted") and not definition["metadata"].get("deletionTimestamp")
+
+
+def _names_of(kind: Kind) -> Obj:
+    """The names of a kind as a definition would have them."""
+    return {
+        "plural": kind.plural,
+        "singular": kind.singular,
+        "shortNames": kind.short_names,
+        "kind": kind.kind,
+        "listKind": kind.list_kind,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Serving:
+    """What is served of a definition, and what was decisive for it."""
+
+    uid: str
+    said: Obj
+    resources: list[Resource]
+
+
 class Definitions:
     """The custom resources of one server."""
 
@@ -60,8 +90,14 @@ class Definitions:
         self._caller = WebhookClient(objects)
         self._watch: Watch | None = None
         self._definitions: dict[str, Obj] = {}
-        self._resources: dict[str, tuple[Obj, list[Resource]]] = {}
-        self._changed = False
+        self._taken = TakenNames()
+        for kind in objects.served.built_in:
+            self._taken.hold(f"built in: {kind.api_version} {kind.kind}", kind.group, _names_of(kind))
+        self._serving: dict[str, _Serving] = {}
+        self._changed: dict[str, None] = {}
+        """The definitions that nobody has looked at since they changed, in that order."""
+        self._unsettled: dict[str, None] = {}
+        """What is looked at again with each change of another one: who waits for a name, or is going."""
         self._lock = asyncio.Lock()
         self._cleaning: dict[str, asyncio.Task[None]] = {}
 
@@ -83,13 +119,14 @@ class Definitions:
             return
         async with self._lock:
             if self._changed:
-                self._changed = False
                 await self._settle()
 
     async def _read(self) -> None:
         prefix = self._objects.served.preferred(GROUP, PLURAL).prefix("")
         page = await self._objects.store.range(prefix)
-        self._definitions = {record.key: decode(record) for record in page.records}
+        there = {record.key: decode(record) for record in page.records}
+        for key in (*(self._definitions.keys() - there.keys()), *there):
+            self._take(key, there.get(key))
         self._watch = self._objects.store.watch(prefix, page.revision)
 
     async def _take_in(self) -> None:
@@ -97,51 +134,65 @@ class Definitions:
         try:
             events = self._watch.pending()
         except Compacted:
-            self._changed = True
             self._watch.close()
             await self._read()
             return
         for event in events:
-            self._changed = True
-            if event.new is not None:
-                self._definitions[event.key] = decode(event.new)
-            else:
-                self._definitions.pop(event.key, None)
+            self._take(event.key, decode(event.new) if event.new is not None else None)
+
+    def _take(self, key: str, definition: Obj | None) -> None:
+        """Take in how a definition is now, or that it is gone."""
+        self._changed[key] = None
+        if definition is not None:
+            self._know(key, definition)
+        elif (gone := self._definitions.pop(key, None)) is not None:
+            self._taken.release(gone["metadata"]["name"])
+
+    def _know(self, key: str, definition: Obj) -> None:
+        self._definitions[key] = definition
+        names = (definition.get("status") or {}).get("acceptedNames") or {}
+        self._taken.hold(definition["metadata"]["name"], definition["spec"]["group"], names)
 
     async def _settle(self) -> None:
-        """Give every definition its status, and serve what is established."""
-        for key in sorted(self._definitions, key=lambda key: self._definitions[key]["metadata"]["creationTimestamp"]):
+        """Give each definition that has changed its status, and serve it if it is established."""
+        self._unsettled |= self._changed
+        self._changed = {}
+        looked_at = list(self._unsettled)
+        there = [key for key in looked_at if key in self._definitions]
+        for key in sorted(there, key=lambda key: self._definitions[key]["metadata"]["creationTimestamp"]):
             definition = self._definitions.get(key)
             if definition is None:
                 continue  # gone while another one was written
             if self._status(definition) != definition.get("status"):
                 written = await self._write_status(definition)
                 if self._definitions.get(key) is definition:
-                    self._definitions[key] = written
+                    self._know(key, written)
                 definition = written
             if definition["metadata"].get("deletionTimestamp"):
                 self._clean(definition)
-        self._serve()
+        for key in looked_at:
+            self._serve(key)
+            if _is_settled(self._definitions.get(key)):
+                del self._unsettled[key]
 
-    def _serve(self) -> None:
-        resources: list[Resource] = []
-        known, self._resources = self._resources, {}
-        for definition in self._definitions.values():
-            if not is_established(definition):
-                continue
-            uid, said = definition["metadata"]["uid"], _served_by(definition)
-            before, made = known.get(uid, (None, []))
-            if before != said:
-                stored = storage_kind_of(definition)
-                made = [resource_of(kind, stored) for kind in custom_kinds(definition)]
-                self._tell_readers(definition, made, known.get(uid))
-            self._resources[uid] = said, made
-            resources += made
-        self._objects.served.set_custom(resources)
+    def _serve(self, key: str) -> None:
+        """Serve the resources of a definition as it is now, if it is established."""
+        definition, known = self._definitions.get(key), self._serving.get(key)
+        if definition is None or not is_established(definition):
+            self._serving.pop(key, None)
+            self._objects.served.set_custom(key, ())
+            return
+        uid, said = definition["metadata"]["uid"], _served_by(definition)
+        if known is not None and known.uid != uid:
+            known = None
+        if known is None or known.said != said:
+            stored = storage_kind_of(definition)
+            resources = [resource_of(kind, stored) for kind in custom_kinds(definition)]
+            self._tell_readers(definition, resources, known)
+            self._objects.served.set_custom(key, resources)
+            self._serving[key] = _Serving(uid, said, resources)
 
-    def _tell_readers(
-        self, definition: Obj, resources: list[Resource], before: tuple[Obj, list[Resource]] | None
-    ) -> None:
+    def _tell_readers(self, definition: Obj, resources: list[Resource], before: _Serving | None) -> None:
         """Tell the kinds of a definition who reads their objects, and who converts them."""
         by_webhook = (definition["spec"].get("conversion") or {}).get("strategy") == "Webhook"
         converter = Converter(definition, self._caller) if by_webhook else None
@@ -151,13 +202,10 @@ class Definitions:
                 assert kind.custom is not None
                 kind.custom.converter, kind.custom.reader = converter, reader
 
-    def _reader(
-        self, definition: Obj, converter: Converter | None, before: tuple[Obj, list[Resource]] | None
-    ) -> Reader:
+    def _reader(self, definition: Obj, converter: Converter | None, before: _Serving | None) -> Reader:
         if before is not None:
-            said, resources = before
-            known = reader_of(resources[0].kind) if resources else None
-            if known is not None and said["spec"]["versions"] == definition["spec"]["versions"]:
+            known = reader_of(before.resources[0].kind) if before.resources else None
+            if known is not None and before.said["spec"]["versions"] == definition["spec"]["versions"]:
                 return known.continued(definition, converter)
             return Reader(definition, self._objects.store, None, converter)
         # Met for the first time. Nothing can be older than a definition that has never changed; of another one, the
@@ -178,7 +226,7 @@ class Definitions:
         conditions = list(status.get("conditions") or ())
         accepted, refusal = status.get("acceptedNames") or {}, ("", "")
         if not same_json(definition["spec"]["names"], accepted):
-            accepted, refusal = accepted_names(definition, self._names_beside(definition))
+            accepted, refusal = accepted_names(definition, self._taken)
             conditions = self._named(conditions, refusal, definition)
         if definition["metadata"].get("deletionTimestamp") and not _is_emptied(definition):
             going = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
@@ -197,26 +245,6 @@ class Definitions:
             if not is_established(definition):
                 established = ("False", "NotAccepted", "not all names are accepted")
         return self._set(self._set(conditions, "NamesAccepted", *named), "Established", *established)
-
-    def _names_beside(self, definition: Obj) -> list[Obj]:
-        """The names that are taken in the definition's group: by other definitions, and by what is built in."""
-        group = definition["spec"]["group"]
-        taken = [
-            (other.get("status") or {}).get("acceptedNames") or {}
-            for other in self._definitions.values()
-            if other["spec"]["group"] == group and other["metadata"]["uid"] != definition["metadata"]["uid"]
-        ]
-        return taken + [
-            {
-                "plural": kind.plural,
-                "singular": kind.singular,
-                "shortNames": list(kind.short_names),
-                "kind": kind.kind,
-                "listKind": kind.list_kind,
-            }
-            for kind in self._objects.served.built_in
-            if kind.group == group
-        ]
 
     def _set(self, conditions: list[Obj] | None, kind: str, status: str, reason: str, message: str) -> list[Obj]:
         new = {"type": kind, "status": status, "reason": reason, "message": message}

@@ -79,37 +79,68 @@ class Served:
         there = [kind for kind in all_kinds() if is_in(kind, gates.minor)]
         enabled = {gv for gv in group_versions() if _enabled(*gv, runtime_config)}
         self.built_in = [k for k in there if (k.group, k.version) in enabled and _kind_enabled(k, gates)]
-        self.group_versions = list(dict.fromkeys((k.group, k.version) for k in self.built_in))
-        self._built_in_resources = [_resource(kind) for kind in self.built_in]
-        self._custom: list[Resource] = []
+        self._built_in_versions = list(dict.fromkeys((k.group, k.version) for k in self.built_in))
+        self._custom: dict[str, Sequence[Resource]] = {}
         self.generation = 0
         """Counts the changes of what is served."""
-        self._built_in_versions = tuple(self.group_versions)
-        self._index()
+        self._resources: dict[tuple[str, ...], Resource] = {}
+        self._preferred: dict[tuple[str, ...], Resource] = {}
+        self._by_kind: dict[tuple[str, ...], Resource] = {}
+        self._forms: dict[str, list[Resource]] = {}
+        for kind in self.built_in:
+            self._add(_resource(kind))
 
-    def set_custom(self, resources: Sequence[Resource]) -> None:
-        """Serve these custom resources, and no others that were not built in."""
-        if list(resources) == self._custom:
+    def set_custom(self, owner: str, resources: Sequence[Resource]) -> None:
+        """Serve these custom resources of an owner, and no others of his."""
+        before = self._custom.get(owner, ())
+        if list(resources) == list(before):
             return
-        self._custom = list(resources)
-        self.generation += 1
-        self._index()
-
-    def _index(self) -> None:
-        resources = [*self._built_in_resources, *self._custom]
-        self.kinds = [resource.kind for resource in resources]
-        custom = {(r.kind.group, r.kind.version) for r in self._custom}
-        in_order = sorted(custom, key=lambda version: (version[0], preference(version[1])))
-        self.group_versions = list(dict.fromkeys([*self._built_in_versions, *in_order]))
-        self.listed_versions = self._in_legacy_order()
-        self._resources = {(r.kind.group, r.kind.version, r.kind.plural): r for r in resources}
-        self._preferred: dict[tuple[str, str], Resource] = {}
-        self._by_kind: dict[tuple[str, str], Resource] = {}
+        for resource in before:
+            self._remove(resource)
         for resource in resources:
-            self._preferred.setdefault((resource.kind.group, resource.kind.plural), resource)
-            self._by_kind.setdefault((resource.kind.api_version, resource.kind.kind), resource)
+            self._add(resource)
+        if resources:
+            self._custom[owner] = resources
+        else:
+            del self._custom[owner]
+        self.generation += 1
+        for listed in ("kinds", "group_versions", "listed_versions"):
+            self.__dict__.pop(listed, None)
 
-    def _in_legacy_order(self) -> list[tuple[str, str]]:
+    def _add(self, resource: Resource) -> None:
+        """Serve a resource, unless another one is there in its place: what is built in comes first."""
+        for table, name in self._places(resource):
+            table.setdefault(name, resource)
+        self._forms.setdefault(resource.bucket, []).append(resource)
+
+    def _remove(self, resource: Resource) -> None:
+        for table, name in self._places(resource):
+            if table.get(name) is resource:
+                del table[name]
+        self._forms[resource.bucket].remove(resource)
+
+    def _places(self, resource: Resource) -> tuple[tuple[dict[tuple[str, ...], Resource], tuple[str, ...]], ...]:
+        kind = resource.kind
+        return (
+            (self._resources, (kind.group, kind.version, kind.plural)),
+            (self._preferred, (kind.group, kind.plural)),
+            (self._by_kind, (kind.api_version, kind.kind)),
+        )
+
+    @cached_property
+    def kinds(self) -> list[Kind]:
+        """Every served kind in every version."""
+        return [*self.built_in, *(resource.kind for each in self._custom.values() for resource in each)]
+
+    @cached_property
+    def group_versions(self) -> list[tuple[str, str]]:
+        """The served group versions, the preferred ones of a group first."""
+        custom = {(r.kind.group, r.kind.version) for each in self._custom.values() for r in each}
+        in_order = sorted(custom, key=lambda version: (version[0], preference(version[1])))
+        return list(dict.fromkeys([*self._built_in_versions, *in_order]))
+
+    @cached_property
+    def listed_versions(self) -> list[tuple[str, str]]:
         """The group versions in the order of the APIGroupList: custom groups by the names of their APIServices."""
         found = dict.fromkeys(self._built_in_versions)
         custom = [version for version in self.group_versions if version not in found]
@@ -134,6 +165,10 @@ class Served:
     def of_kind(self, api_version: str, kind: str) -> Resource:
         """The resource whose objects say so of themselves."""
         return self._by_kind[api_version, kind]
+
+    def forms(self, resource: Resource) -> tuple[Resource, ...]:
+        """Every version or group in which the same objects are served."""
+        return tuple(self._forms.get(resource.bucket, ()))
 
     def all(self) -> list[Resource]:
         """Every served resource in every version."""

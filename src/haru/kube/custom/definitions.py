@@ -5,7 +5,8 @@ Source: apiextensions.k8s.io/v1 defaulting and its naming controller, as behavio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from haru.kube.meta import Obj, has_condition, value_at
@@ -63,30 +64,54 @@ def schemas_of(definition: Obj | None) -> dict[str, Obj | None]:
     return {version.get("name"): (version.get("schema") or {}).get("openAPIV3Schema") for version in versions}
 
 
-def accepted_names(definition: Obj, others: Iterable[Obj]) -> tuple[Obj, tuple[str, str]]:
-    """The names that a definition gets, and reason and message of the first that is taken (empty: all are its own).
+_SORTS = {"plural": "word", "singular": "word", "shortNames": "word", "kind": "kind", "listKind": "kind"}
+"""Names of the same sort may not be alike within a group, whichever members they stand in."""
 
-    `others` are the accepted names of the group's other definitions.
-    """
+
+class TakenNames:
+    """Which names are taken in each group, and who has them."""
+
+    def __init__(self) -> None:
+        self._owners: dict[tuple[str, str, str], set[str]] = {}
+        self._held: dict[str, set[tuple[str, str, str]]] = {}
+
+    def hold(self, owner: str, group: str, names: Obj) -> None:
+        """Let an owner have these names, and no others."""
+        self.release(owner)
+        held = self._held[owner] = set()
+        for member, sort in _SORTS.items():
+            given = names.get(member) or ()
+            held.update((group, sort, name) for name in ([given] if isinstance(given, str) else given))
+        for name in held:
+            self._owners.setdefault(name, set()).add(owner)
+
+    def release(self, owner: str) -> None:
+        """Let an owner have no names any more."""
+        for name in self._held.pop(owner, ()):
+            self._owners[name].remove(owner)
+            if not self._owners[name]:
+                del self._owners[name]
+
+    def by_another(self, owner: str, group: str, member: str, name: str) -> bool:
+        """Whether somebody else has a name that would clash with it as this member."""
+        return bool(self._owners.get((group, _SORTS[member], name), set()) - {owner})
+
+
+def accepted_names(definition: Obj, taken: TakenNames) -> tuple[Obj, tuple[str, str]]:
+    """The names that a definition gets, and reason and message of the first that is taken (empty: all are its own)."""
     requested = (definition.get("spec") or {}).get("names") or {}
     accepted = dict((definition.get("status") or {}).get("acceptedNames") or {"plural": "", "kind": ""})
-    rest = list(others)
-    words = {
-        word
-        for other in rest
-        for word in (other.get("plural"), other.get("singular"), *(other.get("shortNames") or ()))
-    }
-    kinds = {kind for other in rest for kind in (other.get("kind"), other.get("listKind"))}
+    is_taken = partial(taken.by_another, definition["metadata"]["name"], definition["spec"]["group"])
     problem = ("", "")
-    for name, taken in (("plural", words), ("singular", words), ("kind", kinds), ("listKind", kinds)):
+    for name in ("plural", "singular", "kind", "listKind"):
         wanted = requested.get(name) or ""
-        if wanted and wanted in taken:
+        if wanted and is_taken(name, wanted):
             problem = (
                 problem if problem[0] else (f"{name[0].upper()}{name[1:]}Conflict", f'"{wanted}" is already in use')
             )
         elif wanted:
             accepted[name] = wanted
-    clash = next((word for word in requested.get("shortNames") or () if word in words), None)
+    clash = next((word for word in requested.get("shortNames") or () if is_taken("shortNames", word)), None)
     if clash is not None:
         problem = problem if problem[0] else ("ShortNamesConflict", f'"{clash}" is already in use')
     else:

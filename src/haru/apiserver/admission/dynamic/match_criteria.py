@@ -97,8 +97,6 @@ class EquivalentResources:
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
-        self._generation = -1
-        self._by_bucket: dict[str, list[Resource]] = {}
 
     @property
     def generation(self) -> int:
@@ -107,13 +105,7 @@ class EquivalentResources:
 
     def of(self, resource: Resource) -> Sequence[Resource]:
         """Every form of a resource, itself included."""
-        served = self._objects.served
-        if self._generation != served.generation:
-            self._generation = served.generation
-            self._by_bucket = {}
-            for each in served.all():
-                self._by_bucket.setdefault(each.bucket, []).append(each)
-        return self._by_bucket.get(resource.bucket, ())
+        return self._objects.served.forms(resource)
 
 
 class Criteria:
