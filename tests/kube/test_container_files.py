@@ -252,6 +252,11 @@ def test_restarted_container_finds_what_it_has_written_into_a_volume() -> None:
     assert (script_of(again, of) or RUNS_ON).exit_code == 0
 
 
+def test_container_sees_what_its_first_hook_has_written_at_once() -> None:
+    hook = {"postStart": {"exec": {"command": ["sh", "-c", "echo early > /tmp/h; sleep 3; echo late > /tmp/h"]}}}
+    assert lines(pod(), container("cat /tmp/h; sleep 1; cat /tmp/h", lifecycle=hook)) == ["early", "early"]
+
+
 def test_command_in_a_container_sees_what_was_written_by_then() -> None:
     of = container("echo ok > /tmp/health; sleep 10; rm -rf /tmp/health; sleep 600")
     answers = [run_in_container(pod(), of, ["cat", "/tmp/health"], elapsed=at).exit_code for at in (1, 11)]

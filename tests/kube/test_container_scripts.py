@@ -26,6 +26,7 @@ def script(*command: str, **container: Any) -> Script | None:
         (["sleep", "1.5m", "2"], 92, 0),
         (["sleep", "soon"], 0, 1),
         (["sh", "-c", "exit 3"], 0, 3),
+        (["sh"], 0, 0),
         (["sh", "-c", "exit 300"], 0, 44),
         (["sh", "-c", "false; exit"], 0, 1),
         (["sh", "-c", "false; true"], 0, 0),
@@ -107,7 +108,6 @@ def test_understood_command_ends_after_time_with_code(command: list[str], after:
         ["sh", "-c", "cp /bin/ls /tmp; exit 1"],
         ["sh", "-c", "if true; then true; fi; " * 2000],
         ["sh", "run.sh"],
-        ["sh"],
     ],
 )
 def test_other_command_runs_on(command: list[str]) -> None:

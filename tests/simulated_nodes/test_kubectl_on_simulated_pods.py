@@ -166,6 +166,29 @@ def test_attached_shell_runs_what_it_is_told(kubectl: Run) -> None:
     assert "shell\n" in done.stdout and done.returncode == 0, done
 
 
+def test_attached_input_reaches_the_container(kubectl: Run) -> None:
+    name = f"read-{os.urandom(3).hex()}"
+    script = "echo -n read: && cat && echo ' stdin closed'; exit 4"
+    run = ("run", "-i", "--restart=Never", "--image=busybox")
+    done = kubectl(*run, "--rm", f"{name}-1", "--", "cat", stdin="one\ntwo")
+    assert "one\ntwo" in done.stdout and done.returncode == 0, done
+    done = kubectl(*run, f"{name}-2", "--", "sh", "-c", script, stdin="value\nabcd1234")
+    assert "abcd1234 stdin closed\n" in done.stdout and done.returncode == 4, done
+    assert kubectl("logs", f"{name}-2").stdout == "read:value\nabcd1234 stdin closed\n"
+    done = kubectl(*run, "--leave-stdin-open", f"{name}-3", "--", "sh", "-c", script, stdin="abcd1234\n")
+    assert done.returncode == 0, done
+    assert kubectl("logs", f"{name}-3").stdout == "read:abcd1234\n"
+    assert kubectl("get", "pod", f"{name}-3", "-o", "jsonpath={.status.phase}").stdout == "Running"
+    done = kubectl("attach", "-i", f"{name}-3", stdin="x" * 200_000)
+    assert "no more than 128 KiB" in done.stderr and done.returncode == 0, done
+
+
+def test_command_reads_its_input(kubectl: Run) -> None:
+    script = "read a; echo $a; wc -l; exit 3"
+    done = kubectl("exec", "-i", "main", "-c", "main", "--", "sh", "-c", script, stdin="one\ntwo\nthree\n")
+    assert (done.stdout, done.returncode) == ("one\n2\n", 3), done
+
+
 def test_logs_of_all_kinds(kubectl: Run) -> None:
     assert kubectl("logs", "main", "-c", "done").stdout == "bye\n"
     assert kubectl("logs", "main", "-c", "main").stdout.startswith("loading\nstep\n")

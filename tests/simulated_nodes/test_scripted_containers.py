@@ -324,6 +324,11 @@ def test_container_whose_post_start_hook_fails_is_killed_and_restarted() -> None
     assert play.told("FailedPostStartHook") == ["PostStartHook failed"]
 
 
+def test_post_start_hook_does_not_find_what_it_writes_itself() -> None:
+    hook = {"postStart": {"exec": {"command": ["sh", "-c", "test ! -f /tmp/x && touch /tmp/x"]}}}
+    assert Play(container(script="cat /tmp/x; sleep 9", lifecycle=hook)).one()["ready"]
+
+
 def test_container_is_ready_once_its_post_start_hook_has_ended() -> None:
     endless = {"postStart": {"exec": {"command": ["sleep", "infinity"]}}}
     assert not Play(container(lifecycle=endless)).one()["ready"]

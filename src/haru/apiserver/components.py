@@ -141,7 +141,7 @@ class Components:
             from haru.apiserver.proxy.kubelets.client import Kubelets
 
             kubelets = Kubelets(objects, config.kubelets)
-        simulated = SimulatedPods(objects, account_tokens)
+        simulated = SimulatedPods(self.loopback, account_tokens)
         self.kubelet_proxy = KubeletProxy(objects, kubelets, simulated, streams)
         self.proxy = Proxy(TargetResolver(objects, kubelets), streams)
         self.peers: Peers | None = None

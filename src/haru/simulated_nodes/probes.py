@@ -116,7 +116,8 @@ def _post_start(pod: Obj, container: Mapping[str, Any], sources: PodSources) -> 
     if "sleep" in hook:
         return Turn(float(hook["sleep"].get("seconds") or 0), True)
     command = (hook.get("exec") or {}).get("command")
-    ran = run_beside(pod, container, command, sources, 0.0) if command else None
+    before = {**container, "lifecycle": {}}  # the files as the hook finds them
+    ran = run_beside(pod, before, command, sources, 0.0) if command else None
     if ran is None or ran.unknown:
         return Turn(0.0, True)
     return Turn(math.inf, True) if ran.ends_after is None else Turn(ran.ends_after, ran.exit_code == 0)

@@ -16,7 +16,7 @@ from haru.kube.simulated_containers.container_shell import ContainerShell, files
 from haru.kube.simulated_containers.files import NO_SOURCES, ContainerFiles, PodSources
 from haru.kube.simulated_containers.shell_output import Ran
 from haru.kube.simulated_containers.simulation import DOMAIN, EXEC, Answer, exec_answers
-from haru.kube.simulated_containers.trivial_shell import SHELLS
+from haru.kube.simulated_containers.standard_input import EMPTY, Given, StandardInput
 
 NOT_FOUND: Final = 127
 
@@ -27,6 +27,7 @@ def run_in_container(
     argv: Sequence[str],
     sources: PodSources = NO_SOURCES,
     elapsed: float = math.inf,
+    given: Sequence[Given] = EMPTY,
 ) -> Ran:
     """What a command prints in a container that has run so long, how it ends, and the files that it changes, by name.
 
@@ -35,13 +36,10 @@ def run_in_container(
     files = files_after(pod, container, sources, elapsed)
     if sources.network is not None:  # it begins now
         sources = replace(sources, network=replace(sources.network, began={}))
-    ran = _CommandShell(pod, container, sources, files).answer(argv)
+    shell = _CommandShell(pod, container, sources, files)
+    shell.stdin = StandardInput(given)
+    ran = shell.answer(argv)
     return replace(ran, changes=[replace(one, path=files.key(one.path)) for one in ran.changes])
-
-
-def is_interactive(argv: Sequence[str]) -> bool:
-    """Whether a command is a shell that reads what to do."""
-    return argv[0].rpartition("/")[2] in SHELLS and all(word.startswith("-") and "c" not in word for word in argv[1:])
 
 
 class _CommandShell(ContainerShell):

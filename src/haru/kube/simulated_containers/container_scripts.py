@@ -23,6 +23,7 @@ from haru.kube.simulated_containers.kubelet_files import TERMINATION_LOG
 from haru.kube.simulated_containers.pod_neighbours import restarts_of
 from haru.kube.simulated_containers.shell_output import Ran
 from haru.kube.simulated_containers.simulation import OOM_EXIT_CODE, course, own_setting, setting
+from haru.kube.simulated_containers.standard_input import given_by
 from haru.kube.simulated_containers.test_images import image_argv
 from haru.kube.simulated_containers.text import as_printed, turned
 from haru.kube.simulated_containers.trivial_shell import BUILTINS, OOM_KILLED
@@ -52,6 +53,8 @@ class Script:
     """Whether a line break follows the last line."""
     understood: bool = True
     """Whether what it does is known, and not only what it does first."""
+    awaits_input: bool = False
+    """Whether it waits for input that nobody has given."""
 
     @property
     def end_reason(self) -> str:
@@ -146,6 +149,7 @@ def _annotated(pod: Obj, container: Mapping[str, Any], script: Script) -> Script
         lines = tuple((entry.at, entry.value) for entry in entries if not entry.every)
         repeats = tuple((entry.at, entry.every, entry.value) for entry in entries if entry.every)
         script = replace(script, lines=lines, repeats=repeats)
+    given_by(own_setting(pod, name, simulation.STDIN) or "[]")
     if (said := setting(pod, name, simulation.TERMINATION_MESSAGE)) is not None:
         script = replace(script, message=said)
     return script
@@ -188,7 +192,13 @@ def _from_command(pod: Obj, container: Mapping[str, Any], sources: PodSources) -
     lines = tuple((one.at, one.text) for one in ran.lines if not one.every)
     repeats = tuple((one.at, one.every, one.text) for one in ran.lines if one.every)
     script = Script(
-        lines, ran.ends_after, ran.exit_code, repeats=repeats, ends_line=ran.ends_line, understood=not ran.unknown
+        lines,
+        ran.ends_after,
+        ran.exit_code,
+        repeats=repeats,
+        ends_line=ran.ends_line,
+        understood=not ran.unknown,
+        awaits_input=ran.awaits_input,
     )
     if ran.killed:
         script = replace(script, exit_code=OOM_EXIT_CODE, reason=ran.killed)

@@ -35,6 +35,7 @@ from haru.kube.simulated_containers.pod_neighbours import (
     restarts_of,
 )
 from haru.kube.simulated_containers.shell_output import Change, Ran
+from haru.kube.simulated_containers.standard_input import StandardInput, input_of
 from haru.kube.simulated_containers.test_images import AGNHOST, image_argv, run_agnhost
 from haru.kube.simulated_containers.text import sequence, shifted
 from haru.kube.simulated_containers.trivial_shell import TrivialShell
@@ -209,6 +210,8 @@ class ContainerShell(TrivialShell):
         super().__init__({**seen.variables, "HOME": "/root"}, memory_limit(container), seen, until)
         self.files = seen
         begins = seen.history.now()
+        if files is None and (hook := ((container.get("lifecycle") or {}).get("postStart") or {}).get("exec")):
+            ContainerShell(pod, container, replace(sources, network=None), seen, 0.0).run(hook["command"])
         seen.history.now = lambda: begins + self.at
         self.pod, self.container = pod, container
         self.seed = f"{pod['metadata'].get('uid')}/{container['name']}/{restarts_of(pod, container['name'])}"
@@ -218,6 +221,7 @@ class ContainerShell(TrivialShell):
     def run_container(self) -> Ran | None:
         """What the container's own command does; None if it has none that is known."""
         given = image_argv(self.container)
+        self.stdin = StandardInput(input_of(self.pod, self.container))
         self.has_clock = True
         return self.run([expand(str(word), self.variables) for word in given]) if given else None
 

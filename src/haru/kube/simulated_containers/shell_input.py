@@ -49,6 +49,10 @@ _TIMES: Final[Mapping[str, Callable[[int, int], int]]] = {
     "*": operator.mul, "/": operator.floordiv, "%": operator.mod,
 }  # fmt: skip
 _BEGIN: Final = re.compile(r"(?<!<)<<(-?)\s*(\\?)(['\"]?)(\w+)\3(?![\w<])")
+_READ: Final = re.compile(
+    r"(?:^|(?<=[;\n]))\s*(while\s+(?:IFS=\S*\s+)?read\s+(?:-r\s+)?\w+\s*[;\n]\s*do\s.*?[;\n]\s*done)\b(?!\s*[<|])",
+    re.DOTALL,
+)
 _READ_FROM: Final = re.compile(
     r"(?:^|(?<=[;\n]))\s*(while\s+(?:IFS=\S*\s+)?read\s+(?:-r\s+)?\w+\s*[;\n]\s*do\s.*?[;\n]\s*done)"
     r"\s*<\s*([^\s;&|<>]+|\x04\d+)",
@@ -108,8 +112,8 @@ def with_documents(text: str) -> tuple[str, list[Document]]:
 
 
 def fed(text: str) -> str:
-    """The text with loops over the lines of a file written as loops over what `cat` reads."""
-    return _READ_FROM.sub(rf" cat < \2 | {HERE}\1", text)
+    """The text with loops over the lines of a file, or of the input, written as loops over what `cat` reads."""
+    return _READ.sub(rf" cat | {HERE}\1", _READ_FROM.sub(rf" cat < \2 | {HERE}\1", text))
 
 
 def to_come(text: str) -> str:

@@ -63,22 +63,22 @@ class ShellInterpreter(ShellRedirection):
 
     # -- loops and conditions -----------------------------------------------------------------------------------------
 
-    def text(self, text: str) -> None:
-        """Run a whole script."""
+    def text(self, text: str) -> bool:
+        """Run a whole script; whether the shell has ended with it."""
         text, self._documents = with_documents(text)
         text = unrolled(_IN_BACKGROUND.sub(r"\1", self._with_arrays(fed(joined(text)))))
         loop = _LOOP.search(text)
         if loop is None:
-            self._commands(text)
-            return
+            return self._commands(text)
         before = text[: loop.start()].strip(" ;\n")
         if before and self._commands(before):
-            return
+            return True
         body = f"{loop[1]}\n{loop[2]}" if loop[1].startswith("sleep") else loop[2]
         if loop[3]:
             self._pipe(lambda: self._for_ever(body), list(stages(words_in(loop[3]))))
         else:
             self._for_ever(body)
+        return False
 
     def _for_ever(self, text: str) -> None:
         """Go through an endless loop; what the network is asked for in it may change its turns for a while."""

@@ -75,6 +75,8 @@ class Ran:
     """The files that it has written or removed."""
     ends_line: bool = True
     """Whether a line break follows the last line."""
+    awaits_input: bool = False
+    """Whether it waits for input that nobody has given."""
 
 
 Turn = Sequence[Printed | Change]

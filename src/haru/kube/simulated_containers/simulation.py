@@ -27,6 +27,7 @@ TERMINATION_MESSAGE: Final = "termination-message"
 STOP_SECONDS: Final = "stop-seconds"
 EXEC: Final = "exec"
 USAGE: Final = "usage"
+STDIN: Final = "stdin"
 OOM_EXIT_CODE: Final = 137
 _MAX_EXIT_CODE: Final = 255
 _SIGNALLED: Final = 128

@@ -15,11 +15,15 @@ from typing import Final
 
 from haru.kube.simulated_containers.shell_interpreter import ShellInterpreter
 from haru.kube.simulated_containers.shell_output import Ran, Stopped
+from haru.kube.simulated_containers.shell_pipes import counted, through
+from haru.kube.simulated_containers.standard_input import Given, StandardInput
 from haru.kube.simulated_containers.text import RESERVED, date_format, date_mark, echoed, formatted
 
 OOM_KILLED: Final = "OOMKilled"
 BUILTINS: Final = ("exit", "set", "cd", "export", "trap")
 """Commands of shells only: nothing of that name is in `$PATH`."""
+_FILTERS: Final = frozenset({"awk", "cut", "grep", "head", "sort", "tail"})
+"""Which take their lines from the standard input if no file is named."""
 SHELLS: Final = ("sh", "bash", "ash", "dash")
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SLEEP: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
@@ -42,6 +46,7 @@ class TrivialShell(ShellInterpreter):
     ) -> None:
         super().__init__(variables, files)
         self._memory, self._until = memory, until
+        self.stdin = StandardInput()
         self.has_clock = False
         """Whether who shows the lines knows when the program began, so that it may print dates."""
 
@@ -57,6 +62,8 @@ class TrivialShell(ShellInterpreter):
             if name in SHELLS and options and all(one.startswith("-") for one in options) and "c" in options[-1]:
                 self._ends_at_failure = any("e" in option for option in options)
                 self.text(argv[-1])
+            elif is_interactive(argv):
+                self._commands_of_input()
             else:
                 self._code = self.command([name, *argv[1:]])
         except RecursionError:  # one command too many after the other
@@ -85,6 +92,8 @@ class TrivialShell(ShellInterpreter):
             return 1
         if name == "sleep":
             return self._sleep(rest)
+        if (code := self._on_input(name, rest)) is not None:
+            return code
         text = echoed(rest) if name == "echo" else formatted(rest) if name == "printf" else None
         if text is not None:
             self.print_text(text)
@@ -111,6 +120,60 @@ class TrivialShell(ShellInterpreter):
         self._ran.unknown = words[0]
         raise Stopped
 
+    # -- the standard input -------------------------------------------------------------------------------------------
+
+    def _received(self) -> str | None:
+        """The next text of the input, as soon as it comes; None at its end. Raises `Stopped` if nobody gives it."""
+        given = self.stdin.take()
+        if given is None:
+            self._ran.awaits_input = True
+            raise Stopped
+        self.last(max(0.0, given.at - self.at))
+        return given.text
+
+    def _on_input(self, name: str, words: Sequence[str]) -> int | None:
+        """Run a program that reads the input; None for any other one."""
+        if name == "read":
+            return self._read(words)
+        if name == "cat" and list(words) in ([], ["-"]):
+            self._pass_on()
+            return 0
+        if name == "wc" and counted(words, "") is not None and all(word.startswith("-") for word in words):
+            self.say(counted(words, "".join(iter(self._received, None))) or "")
+            return 0
+        if name in _FILTERS and through([name, *words], (), self.at) is not None:
+            self._pipe(self._pass_on, [[name, *words]])
+            return self._code
+        return None
+
+    def _pass_on(self) -> None:
+        while (text := self._received()) is not None:
+            self.print_text(text)
+
+    def _read(self, words: Sequence[str]) -> int:
+        names = [word for word in words if word != "-r"] or ["REPLY"]
+        if not all(name.isidentifier() for name in names):
+            return self.other(["read", *words])
+        line = ""
+        while "\n" not in line and (text := self._received()) is not None:
+            line += text
+        line, line_break, rest = line.partition("\n")
+        if rest:
+            self.stdin.put_back(Given(self.at, rest))
+        values = line.strip().split(None, len(names) - 1)
+        for number, name in enumerate(names):
+            self.variables[name] = values[number] if number < len(values) else ""
+        return int(not line_break)
+
+    def _commands_of_input(self) -> None:
+        """Run the lines of the input, all that come together as one script."""
+        begun = ""
+        while (text := self._received()) is not None:
+            script, line_break, begun = (begun + text).rpartition("\n")
+            if line_break and self.text(script):
+                return
+        self.text(begun)
+
     def _sleep(self, words: Sequence[str]) -> int:
         found = [_SLEEP.fullmatch(word) for word in words]
         if words and words[0] in ("infinity", "inf"):
@@ -136,3 +199,8 @@ def _count(words: Sequence[str]) -> int:
         if name in words[:-1] and (count := words[words.index(name) + 1]).isdecimal():
             return max(1, int(count[:9]))
     return 1
+
+
+def is_interactive(argv: Sequence[str]) -> bool:
+    """Whether a command is a shell that reads what to do."""
+    return argv[0].rpartition("/")[2] in SHELLS and all(word.startswith("-") and "c" not in word for word in argv[1:])

@@ -7,31 +7,38 @@ its container.
 from __future__ import annotations
 
 import asyncio
+import codecs
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import orjson
 
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.proxy.simulated.terminal import LineInput
-from haru.apiserver.registry.subresources.simulated_logs import ContainerRun, end_of_run
+from haru.apiserver.registry.subresources.simulated_logs import ContainerRun, container_run, end_of_run
 from haru.apiserver.registry.subresources.simulated_sources import SimulatedPods
 from haru.apiserver.request.http import Request
 from haru.apiserver.streams import OpenStreams
 from haru.event_loop import cancelled
+from haru.kube.errors import StatusError
 from haru.kube.meta import Obj, name_of, namespace_of, uid_of
-from haru.kube.simulated_containers.commands import is_interactive, run_in_container
+from haru.kube.simulated_containers.commands import run_in_container
 from haru.kube.simulated_containers.files import NO_SOURCES, Executed, PodSources
 from haru.kube.simulated_containers.shell_output import Ran
-from haru.kube.simulated_containers.text import as_printed
+from haru.kube.simulated_containers.standard_input import EMPTY, MOST_INPUT, Given
+from haru.kube.simulated_containers.text import RESERVED, as_printed
+from haru.kube.simulated_containers.trivial_shell import is_interactive
 from haru.remote_command.channels import ERROR, STDERR, STDOUT, Channels
 from haru.storage import Compacted
 
 _KILLED: Final = 137
 _LOOK_SECONDS: Final = 60.0
 _PROMPT: Final = b"/ # "
+_PAUSE_SECONDS: Final = 0.1
+"""Input that comes with shorter pauses is given to a container at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,10 @@ class Session:
         self._objects, self._pods, self._streams, self._target = objects, pods, streams, target
         self._command, self._channels = command, channels
         self._work: asyncio.Task[int | None] | None = None
+        self._told = target.run.began
+        self._is_given = asyncio.Event()
+        self._owes_end = False
+        """Whether the input of the container is to end with the client's, and has not yet."""
 
     def close(self) -> None:
         """End it: the server stops."""
@@ -78,15 +89,30 @@ class Session:
             over = asyncio.create_task(self._until_container_ends())
             tasks = [reading, self._work, over]
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if self._owes_end and reading in done:
+                await self._give(None)
             if reading not in done:
-                code = self._work.result() if self._work in done and not self._work.cancelled() else _KILLED
-                await self._tell(code, reading)
+                await self._tell(await self._end(over), reading)
         except (OSError, TimeoutError):
             return
         finally:
             self._streams.discard(self)
             await cancelled(*tasks)
             await channels.close()
+
+    async def _end(self, over: asyncio.Task[datetime | None]) -> int | None:
+        """The exit code, once all is shown that a container has printed that has ended."""
+        assert self._work is not None
+        if self._work.done():
+            return _KILLED if self._work.cancelled() else self._work.result()
+        if self._command:
+            return _KILLED
+        await cancelled(self._work)
+        pod = self._target.pod
+        if (found := await self._objects.read("", "pods", namespace_of(pod), name_of(pod))) is not None:
+            await self._look_again(found if uid_of(found) == uid_of(pod) else pod)
+        await self._print_until(over.result() or self._objects.clock())
+        return 0
 
     async def _tell(self, code: int | None, reading: asyncio.Task[None]) -> None:
         """The status, and the end of all streams; then the client closes the connection."""
@@ -98,14 +124,19 @@ class Session:
         await asyncio.wait([reading], timeout=5.0)
 
     def _reads_input(self) -> bool:
-        """Whether the command, or the container's own, is a shell that reads its commands, or `cat`."""
+        """Whether somebody waits for input: a command, or the container itself."""
         if not self._channels.wanted.stdin:
             return False
         if self._command:
-            return is_interactive(self._command) or list(self._command) == ["cat"]
+            return is_interactive(self._command) or self._ran(self._command, ()).awaits_input
+        awaits = self._is_shell() or self._target.run.script.awaits_input
+        return bool(self._target.container.get("stdin")) and awaits
+
+    def _is_shell(self) -> bool:
+        """Whether the container itself is a shell at a terminal, or whatever its image has."""
         container = self._target.container
-        own = [*(container.get("command") or ()), *(container.get("args") or ())] or ["sh"]
-        return bool(container.get("stdin")) and is_interactive(own)
+        own = [*(container.get("command") or ()), *(container.get("args") or ())]
+        return not own or (bool(container.get("tty")) and is_interactive(own))
 
     async def _serve(self) -> int | None:
         """Do what was asked for; the exit code."""
@@ -114,21 +145,25 @@ class Session:
             return await self._attach()
         if is_interactive(self._command) and wanted.stdin:
             return await self._shell()
-        if self._reads_input():
+        if list(self._command) == ["cat"] and wanted.stdin:
             while data := await self._channels.stdin.get():
                 await self._channels.write(STDOUT, data)
             return 0
-        return await self._play(self._run(self._command))
+        given = await self._all_input() if self._channels.takes_input else EMPTY
+        return await self._play(self._run(self._command, given))
 
-    def _run(self, command: Sequence[str]) -> Ran:
+    def _run(self, command: Sequence[str], given: Sequence[Given] = EMPTY) -> Ran:
         """Run a command in the container as it is now, and keep what it writes."""
-        target, now = self._target, self._objects.clock()
-        elapsed = (now - target.run.began).total_seconds()
-        ran = run_in_container(target.pod, target.container, command, target.sources, elapsed)
+        now, ran = self._objects.clock(), self._ran(command, given)
         if ran.changes:
-            written = Executed(target.container["name"], target.run.restarts, now, ran.changes)
-            self._pods.wrote(target.pod, written)
+            written = Executed(self._target.container["name"], self._target.run.restarts, now, ran.changes)
+            self._pods.wrote(self._target.pod, written)
         return ran
+
+    def _ran(self, command: Sequence[str], given: Sequence[Given]) -> Ran:
+        target = self._target
+        elapsed = (self._objects.clock() - target.run.began).total_seconds()
+        return run_in_container(target.pod, target.container, command, target.sources, elapsed, given)
 
     async def _play(self, ran: Ran) -> int:
         """Print lines when they are due; the exit code, once the command has ended."""
@@ -188,19 +223,104 @@ class Session:
     # -- the container itself -----------------------------------------------------------------------------------------
 
     async def _attach(self) -> int | None:
-        """What the container prints from now on; its shell, if it is one that reads."""
-        run = self._target.run
-        if self._reads_input():
+        """What the container prints from now on, and what it is given; its shell, if it is one that reads."""
+        if self._is_shell() and self._channels.takes_input:
             return await self._shell()
-        told = self._objects.clock()
-        while (left := run.seconds_to_next(told)) is not None:
-            await asyncio.sleep(left)
-            now = max(self._objects.clock(), told)
-            for _, text in run.printed(now, told):
-                await self._print(text)
-            told = now
-        await asyncio.Event().wait()
+        self._told = self._objects.clock()
+        printing = asyncio.create_task(self._print_on())
+        try:
+            if self._channels.takes_input and not await self._pass_input():
+                await self._print_until(self._objects.clock())
+                return 0
+            await printing
+        finally:
+            await cancelled(printing)
         return None
+
+    async def _print_on(self) -> None:
+        while True:
+            self._is_given.clear()
+            now = self._objects.clock()
+            await self._print_until(now)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._target.run.seconds_to_next(now)):
+                    await self._is_given.wait()
+
+    async def _print_until(self, now: datetime) -> None:
+        lines, ends_line = self._target.run.printed(now, self._told), self._target.run.ends_line(now)
+        if lines:  # times are cut to microseconds
+            self._told = lines[-1][0] + timedelta(microseconds=1)
+        for number, (_, text) in enumerate(lines, 1):
+            await self._print(text, ends_line=ends_line or number < len(lines))
+
+    async def _pass_input(self) -> bool:
+        """Give the container what the client sends; whether the client stays when its input has ended.
+
+        It stays where the input of the container ends as well (`stdinOnce`).
+        """
+        once, tty = bool(self._target.container.get("stdinOnce")), self._channels.wanted.tty
+        decoder, lines = codecs.getincrementaldecoder("utf-8")("replace"), LineInput(tty=tty)
+        self._owes_end, goes_on = once, True
+        while goes_on:
+            data, goes_on = await self._gathered()
+            text = decoder.decode(data, final=not goes_on)
+            if tty:
+                typed = list(lines.feed(data))
+                await self._channels.write(STDOUT, b"".join(one.echo for one in typed))
+                text = "".join(f"{one.line}\n" for one in typed if one.line is not None)
+                goes_on = goes_on and not any(one.ends for one in typed)
+            if text and not await self._give(text):
+                goes_on = self._channels.takes_input = False
+                while not self._channels.stdin.empty():
+                    self._channels.stdin.get_nowait()
+        if once:
+            await self._give(None)
+        return once
+
+    async def _gathered(self) -> tuple[bytes, bool]:
+        """What the client has sent, up to a pause, and whether more may come."""
+        data, found = await self._channels.stdin.get(), bytearray()
+        while data is not None:
+            found += data
+            if len(found) > MOST_INPUT:
+                break
+            try:
+                async with asyncio.timeout(_PAUSE_SECONDS):
+                    data = await self._channels.stdin.get()
+            except TimeoutError:
+                break
+        return bytes(found), data is not None
+
+    async def _give(self, text: str | None) -> bool:
+        """Give the container input, or its end; False, and a word to the client, if it takes no more."""
+        target, now = self._target, self._objects.clock()
+        given = Given(int((now - target.run.began).total_seconds() * 1000) / 1000, text)
+        self._owes_end = self._owes_end and text is not None
+        try:
+            pod = await self._pods.give(target.pod, target.container["name"], given)
+        except (ValueError, StatusError) as error:
+            await self._print(str(error), is_error=True)
+            return False
+        await self._look_again(pod)
+        self._is_given.set()
+        return True
+
+    async def _look_again(self, pod: Obj) -> None:
+        """See what the container does now that it was given input."""
+        run = container_run(pod, self._target.container["name"], await self._pods.sources(pod))
+        if run is not None and run.restarts == self._target.run.restarts:
+            self._target = replace(self._target, pod=pod, run=run)
+
+    async def _all_input(self) -> Sequence[Given]:
+        """What the client sends until its input ends, for a command that waits for it."""
+        found, goes_on = bytearray(), True
+        while goes_on and len(found) <= MOST_INPUT:
+            data, goes_on = await self._gathered()
+            found += data
+        if goes_on:
+            await self._print(f"simulated containers take no more than {MOST_INPUT // 1024} KiB", is_error=True)
+        text = found.decode(errors="replace")
+        return Given(0.0, RESERVED.sub("", text)), Given(0.0, None)
 
     async def _until_container_ends(self) -> datetime | None:
         """Wait for the end of the run; a pod that is gone has ended."""

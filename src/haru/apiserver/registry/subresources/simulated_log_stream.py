@@ -74,8 +74,8 @@ class SimulatedLogStream:
             await self._watch.wait(_LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS))
 
     async def _look_again(self, pod: Obj | None) -> None:
-        """A container that asks the network prints what it answers, which is not known before."""
-        if pod is None or uid_of(pod) != self._uid or not asks_network(pod):
+        """What the network answers, and what a container is given as input, is not known before."""
+        if pod is None or uid_of(pod) != self._uid or not (asks_network(pod) or self._run.script.awaits_input):
             return
         run = container_run(pod, self._container, await self._simulated.sources(pod))
         if run is not None and run.restarts == self._run.restarts:

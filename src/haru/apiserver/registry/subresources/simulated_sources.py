@@ -10,6 +10,8 @@ from cachetools import LRUCache
 from haru.apiserver.auth.tokens.claims import Reference
 from haru.apiserver.auth.tokens.issuer import AccountTokens, Issued
 from haru.apiserver.object_store import ObjectStore
+from haru.apiserver.registry.loopback import Loopback
+from haru.kube.errors import not_found_error
 from haru.kube.indexed_objects import ListedObjects
 from haru.kube.meta import Obj, name_of, namespace_of, uid_of
 from haru.kube.pod_environment.environment import ReferencedObjects
@@ -32,6 +34,7 @@ from haru.kube.simulated_containers.cluster_network import (
 )
 from haru.kube.simulated_containers.files import Executed, PodSources
 from haru.kube.simulated_containers.kubelet_files import node_memory
+from haru.kube.simulated_containers.standard_input import Given, with_input
 
 _MOST_PODS: Final = 1024
 """Of so many pods it is kept what commands have written in them, and their tokens."""
@@ -41,8 +44,8 @@ _MOST_COMMANDS: Final = 256
 class SimulatedPods:
     """What the pods of simulated nodes are told and hold, beyond their objects. One for a server."""
 
-    def __init__(self, objects: ObjectStore, tokens: AccountTokens) -> None:
-        self._objects, self._tokens = objects, tokens
+    def __init__(self, loopback: Loopback, tokens: AccountTokens) -> None:
+        self._loopback, self._objects, self._tokens = loopback, loopback.objects, tokens
         self._issued: LRUCache[tuple[str, str], Issued] = LRUCache(_MOST_PODS)
         self._executed: LRUCache[str, tuple[Executed, ...]] = LRUCache(_MOST_PODS)
 
@@ -50,6 +53,18 @@ class SimulatedPods:
         """Keep what a command has changed in the files of a container, in place of what it has written over."""
         earlier = (one for one in self._executed.get(uid_of(pod), ()) if not executed.replaces(one))
         self._executed[uid_of(pod)] = (*earlier, executed)[-_MOST_COMMANDS:]
+
+    async def give(self, pod: Obj, container: str, given: Given) -> Obj:
+        """Give a container input, so that its kubelet knows, too: the pod with it. Raises ValueError, StatusError."""
+
+        async def make(live: Obj) -> Obj:
+            if uid_of(live) != uid_of(pod):
+                raise not_found_error("", "pods", name_of(pod))
+            return with_input(live, container, [given])
+
+        named = {"namespace": namespace_of(pod), "name": name_of(pod)}
+        await self._loopback.update({"apiVersion": "v1", "kind": "Pod", "metadata": named}, make)
+        return await self._objects.read("", "pods", namespace_of(pod), name_of(pod)) or pod
 
     async def sources(self, pod: Obj, command: Sequence[str] = ()) -> PodSources:
         """The objects that a pod names, the Services that it sees, and what its node has; all as they are now.
