@@ -90,7 +90,7 @@ GROUPS = [
     "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
     "admissionregistration.k8s.io", "apiextensions.k8s.io",
     "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io",
-    "flowcontrol.apiserver.k8s.io", "resource.k8s.io",
+    "resource.k8s.io", "flowcontrol.apiserver.k8s.io",
 ]  # fmt: skip
 NOT_SERVED = {"componentstatuses"}
 STORAGE = {"devicetaintrules": "v1beta2", "horizontalpodautoscalers": "v2"}

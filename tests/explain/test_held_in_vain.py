@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_objects import Obj, allocated, allocation, claim, device_class, node, pod, resource_slice
+from engine_objects import Obj, allocated, allocation, claim, device_class, node, pod, pod_group, resource_slice
 
 from haru.engine import SchedulerCache
 from haru.explain import Explanation, explain
@@ -75,3 +75,20 @@ def test_work_is_not_short_of_what_a_node_without_cards_lacks() -> None:
     found = explain(SchedulerCache.of(there).snapshot(), "pod", waiting)
     assert "cordoned" in found.summary
     assert "short by" not in found.short(), "cpu is enough where the card is"
+
+
+@pytest.mark.parametrize(
+    ("count", "summary"),
+    [
+        (2, "request gpu asks for 2 devices on one node: no node has more than 1"),
+        (1, "the whole cluster has 1 device for request gpu, 2 are needed"),
+    ],
+)
+def test_devices_that_nobody_has_are_the_reason_whatever_else_is_held(count: int, summary: str) -> None:
+    holder = pod("h", node="a", claims=["held"], cpu="3")
+    held = allocated(claim("held"), allocation("a", "gpu-0"), holder)
+    members = [pod(f"p{i}", claims=[f"c{i}"], group="g", cpu="2") for i in range(2)]
+    claims = [claim(f"c{i}", count=count) for i in range(2)]
+    there = [node("a", cpu="4"), device_class(), resource_slice("a", 1), holder, held, pod_group("g", 2)]
+    found = explain(SchedulerCache.of([*there, *claims, *members]).snapshot(), "pod", members[0])
+    assert (found.verdict, found.summary) == ("NeverFits", summary)

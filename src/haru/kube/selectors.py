@@ -267,7 +267,7 @@ def parse_field_selector(text: str) -> FieldSelector:
 
 
 def _unescape(value: str) -> str:
-    wrong = re.match(r"(?:[^\\=]|\\[\\,=])*+(=|\\.?)", value, re.DOTALL)
+    wrong = re.match(r"(?>(?:[^\\=]|\\[\\,=])*)(=|\\.?)", value, re.DOTALL)
     if wrong is not None:
         is_rune = wrong[1] == "="
         why = f"unescaped character in value: {ord('=')}" if is_rune else f"invalid escape sequence: {wrong[1]}"

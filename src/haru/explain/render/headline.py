@@ -52,9 +52,7 @@ def headline(verdict: Verdict, reasons: Sequence[Reason], found: Diagnosis) -> s
         return f"no alternative of request {closed.data['request']} is open: {'; '.join(texts)}"
     short = [funnel for funnel in found.requests if funnel.short and not funnel.asked.alternative]
     if short:
-        most = max(short, key=lambda f: f.short or 0)
-        in_vain = verdict == "NeverFits" and most.stages[-1].stage in ("free", "counters")
-        return (_elsewhere(found) if in_vain else "") or _short(verdict, most, found.nodes)
+        return _short(verdict, max(short, key=lambda f: f.short or 0), found)
     domain = next(
         (reason for reason in reasons if reason.type == "TopologyDomain" and "placements" in reason.data), None
     )
@@ -90,7 +88,7 @@ def _failing(found: Diagnosis) -> str:
     return ""
 
 
-def _short(verdict: Verdict, funnel: Funnel, nodes: Sequence[NodeGroup]) -> str:
+def _short(verdict: Verdict, funnel: Funnel, found: Diagnosis) -> str:
     count, most = funnel.asked.count or 0, funnel.most_on_node or 0
     if 0 < most < count:
         return f"request {funnel.asked.title} asks for {count} devices on one node: no node has more than {most}"
@@ -107,6 +105,8 @@ def _short(verdict: Verdict, funnel: Funnel, nodes: Sequence[NodeGroup]) -> str:
             "",
         )
         return f"the whole cluster has {have} for request {funnel.asked.title}, {what}{why}"
+    if verdict == "NeverFits" and funnel.stages[-1].stage in ("free", "counters") and (told := _elsewhere(found)):
+        return told
     have = counted(funnel.free, "device") if funnel.free else "no device"
     verb = "is" if funnel.free <= 1 else "are"
     last = funnel.stages[-1]
@@ -116,7 +116,7 @@ def _short(verdict: Verdict, funnel: Funnel, nodes: Sequence[NodeGroup]) -> str:
         return f"{_apart(funnel, last, f'as {last.expression} wants them')}, {what}"
     away = next((stage for stage in funnel.stages if stage.stage == "nodes"), None)
     if away is not None and funnel.free + away.dropped >= (funnel.needed or 0):
-        only = _only_wanted(nodes)
+        only = _only_wanted(found.nodes)
         if only:
             return only
         where = ", ".join(f"{why} {many}" for why, many in list(away.nodes.items())[:2])
@@ -135,14 +135,17 @@ def _only_wanted(nodes: Sequence[NodeGroup]) -> str:
 
 
 def _elsewhere(found: Diagnosis) -> str:
-    """What nodes say if none of them would serve the pod once the devices are free that are held now."""
-    if not all(group.reasons for group in found.nodes) or any(map(_would_serve, found.nodes)):
+    """What nodes say if none of them would serve the pod once all is free that is held now."""
+    if any(all(_is_held(reason, group) for reason in group.reasons) for group in found.nodes):
         return ""
     return _only_wanted(found.nodes) or _closest(found)
 
 
-def _would_serve(group: NodeGroup) -> bool:
-    return group.reasons[0].type == "DevicesUnavailable" and bool(group.devices and group.devices.selected)
+def _is_held(reason: Reason, group: NodeGroup) -> bool:
+    """Whether a node lacks what others hold there."""
+    if reason.type in ("InsufficientResource", "TooManyPods"):
+        return bool(reason.data["requested"] <= reason.data["allocatable"])
+    return reason.type == "DevicesUnavailable" and bool(group.devices and group.devices.selected)
 
 
 def _is_for_good(stage: FunnelStage) -> bool:
