@@ -48,7 +48,7 @@ async def test_token_is_renewed_after_most_of_its_life_or_a_day(api: Caller, sec
     owner["spec"]["containers"][0]["volumeMounts"] = [{"name": "t", "mountPath": "/var/run/tokens"}]
     request = source["serviceAccountToken"]
     served, asked = Issuer(api), Issuer(api)
-    simulated = SimulatedPods(api.app.objects, cast(AccountTokens, served))
+    simulated = SimulatedPods(api.app.components.loopback, cast(AccountTokens, served))
     kubelet = PodTokens(api.app.objects.clock)
     for passed, expected in ((0.0, "1"), (renewed - 2, "1"), (4.0, "2"), (renewed - 2, "2"), (4.0, "3")):
         api.clock.advance(seconds=passed)
