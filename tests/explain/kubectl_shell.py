@@ -23,7 +23,7 @@ _VERSIONS = {
     "Job": "batch/v1", "ReplicaSet": "apps/v1", "Deployment": "apps/v1", "StatefulSet": "apps/v1",
     "ResourceClaim": "resource.k8s.io/v1", "ResourceClaimTemplate": "resource.k8s.io/v1",
     "DeviceTaintRule": "resource.k8s.io/v1beta2", "PodGroup": "scheduling.k8s.io/v1alpha2",
-    "PodDisruptionBudget": "policy/v1",
+    "DeviceClass": "resource.k8s.io/v1", "PodDisruptionBudget": "policy/v1",
 }  # fmt: skip
 _BY_NAME = {kind.lower(): kind for kind in _VERSIONS}
 _PATIENCE_SECONDS = 300

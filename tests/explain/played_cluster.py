@@ -54,9 +54,11 @@ class PlayedCluster(World):
         self.about = one.about
         self.fleet = [obj for obj in base if obj["kind"] == "Node"]
         self.later = list(one.objects) if self.fleet else []
-        self.before = list(_completed([] if self.fleet else one.objects))
+        # The driver leaves classes as they are that are there before it.
+        classes = [obj for obj in base if obj["kind"] == "DeviceClass"]
+        self.before = list(_completed(classes if self.fleet else one.objects))
         kinds = {obj["kind"] for obj in (*self.before, *self.later)}
-        left_out = {"node-lifecycle-controller"} if self.before else set()
+        left_out = set() if self.fleet else {"node-lifecycle-controller"}
         self.controllers = [
             *(name for name in (*CONTROLLERS, *_OF_VOLUMES) if name not in left_out),
             *(_OF_KIND[kind] for kind in sorted(kinds & _OF_KIND.keys())),
