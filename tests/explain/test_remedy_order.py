@@ -22,6 +22,20 @@ def test_gang_gets_add_nodes_remedy_with_missing_count() -> None:
     assert added.confirmed and added.summary == "add 6 nodes like dgx-h100-0, with its devices"
 
 
+def test_simulated_nodes_with_devices_of_another_driver_are_offered_in_words() -> None:
+    """A copy of the Node has what its profile has: whoever published the other devices has to publish more."""
+    objects = [obj for obj in cluster(dgx_h100=1) if obj["kind"] != "ResourceSlice"]
+    for number, item in enumerate(obj for obj in cluster(dgx_h100=1) if obj["kind"] == "ResourceSlice"):
+        name = f"dgx-h100-0-{item['spec']['driver']}-x{number}z5k"
+        objects.append({**item, "metadata": {**item["metadata"], "name": name}})
+    found = told(Snapshot.of(objects), template(count=8), *gang("g", 2, template="gpu"), about="podgroup/g")
+    added = next(remedy for remedy in found.remedies if remedy.kind == "AddNodes")
+    assert (added.summary, added.command) == ("add 1 node like dgx-h100-0, with its devices", "")
+    assert "gpu.nvidia.com has to publish them there" in added.costs
+    found = told(Snapshot.of(objects), *gang("g", 2, cpu="200"), about="podgroup/g")
+    assert next(remedy for remedy in found.remedies if remedy.kind == "AddNodes").command
+
+
 def test_nodes_to_order_are_named_by_type_group_devices_and_label() -> None:
     order = {"node.kubernetes.io/instance-type": "p5.48xlarge", "eks.amazonaws.com/nodegroup": "h100", "pool": "train"}
     nodes = [

@@ -328,11 +328,15 @@ def _untainted_slice(item: Slice, drop: Callable[[PoolKey, Device, Taint], bool]
 
 
 def with_copies(
-    snapshot: Snapshot, model: str, count: int, change: Callable[[Obj], Obj] | None = None
+    snapshot: Snapshot,
+    model: str,
+    count: int,
+    change: Callable[[Obj], Obj] | None = None,
+    absent: Collection[PoolKey] = (),
 ) -> tuple[Snapshot, list[Obj]]:
     """As if there were more nodes like one that exists, empty, with devices like its own; and their Node objects.
 
-    `change` is what else is different in them.
+    `change` is what else is different in them; nobody publishes devices like those of the `absent` pools.
     """
     info = snapshot.nodes[model]
     nodes: dict[str, NodeInfo | None] = {}
@@ -345,7 +349,8 @@ def with_copies(
         manifest = change(manifest) if change is not None else manifest
         manifests.append(manifest)
         nodes[name] = NodeInfo.empty(name, NodeSpec.of(manifest, info.ids), info.ids)
-        copies = [_copied(snapshot.devices.pools[key], model, name) for key in _own_pools(snapshot.devices, model)]
+        own = (snapshot.devices.pools[key] for key in _own_pools(snapshot.devices, model))
+        copies = [_copied(pool, model, name) for pool in own if pool.key not in absent]
         pools.update({str(pool.key): pool for pool in copies})
         by_node[name] = frozenset(str(pool.key) for pool in copies)
     devices = replace(

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
 from haru.engine import Options, Reason, Snapshot
-from haru.engine.dra import Pool, Shape, Slice
+from haru.engine.dra import Pool, PoolKey, Shape, Slice
 from haru.engine.equivalence import DecisionCache
 from haru.explain import hypothesis
-from haru.explain.changes import create
+from haru.explain.changes import create, listed
 from haru.explain.diagnosis.allocations import product_name
 from haru.explain.diagnosis.diagnosis import Diagnosis
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
@@ -51,7 +52,35 @@ def add_nodes(openings: Openings) -> Iterator[Remedy]:
             if devices
             else ""
         )
-        yield Remedy("AddNodes", text, tuple(create(m) for m in manifests), 20 + 10 * count, True, costs)
+        yield _added(openings, model, manifests, Remedy("AddNodes", text, (), 20 + 10 * count, True, costs))
+
+
+def _added(
+    openings: Openings, model: str, manifests: Sequence[Obj], remedy: Remedy, change: Callable[[Obj], Obj] | None = None
+) -> Remedy:
+    """The remedy with its nodes to create; in words only, where simulated ones would lack what another driver has."""
+    absent = _pools_of_others(openings.snapshot, model)
+    if absent:
+        bare, _ = hypothesis.with_copies(openings.snapshot, model, len(manifests), change, absent)
+        if not openings.work.fits(bare, openings.options):
+            who = listed(sorted({key.driver for key in absent}))
+            costs = f"{remedy.costs}; a copy of the Node alone has none: {who} has to publish them there"
+            return replace(remedy, costs=costs)
+    return replace(remedy, changes=tuple(create(manifest) for manifest in manifests))
+
+
+def _pools_of_others(snapshot: Snapshot, model: str) -> list[PoolKey]:
+    """The pools of a simulated node that its profile does not bring along, by the names of their slices.
+
+    A name that the API server generates, as for a kubelet plugin's slices, never ends like that: it has no vowels.
+    """
+    if SIMULATED not in snapshot.nodes[model].labels:
+        return []
+    keys = {item.pool: None for item in _slices(snapshot, model) if not _OF_PROFILE.search(item.name)}
+    return list(keys)
+
+
+_OF_PROFILE = re.compile(r"-(counters|devices|gpu)(-\d+)?$")
 
 
 def _kind_of(snapshot: Snapshot, work: WorkloadUnit, model: str) -> str:
@@ -90,13 +119,15 @@ def different_nodes(openings: Openings, reasons: Sequence[Reason]) -> Iterator[R
         more = {r: amount for r, amount in sorted(asked.items()) if "/" not in r and amount > allocatable.get(r, 0)}
         texts = {resource: amount_text(resource, amount) for resource, amount in more.items()}
         words = [f"{resource} {text}" for resource, text in texts.items()] + [words_of(pair) for pair in labels.items()]
+        change = partial(_different, texts, labels)
         for count in sorted({1, openings.missing}) if words else ():
-            larger, made = hypothesis.with_copies(snapshot, model, count, partial(_different, texts, labels))
+            larger, made = hypothesis.with_copies(snapshot, model, count, change)
             if count <= _MAX_COPIES and work.fits(larger, options):
                 each = " each" if count > 1 else ""
                 text = f"add {counted(count, 'node')} like {model}, but with {' and '.join(words)}{each}"
                 costs = f"{counted(count, 'more machine')} to provide, of a kind that is not there"
-                yield Remedy("AddNodes", text, tuple(create(m) for m in made), 40 + 10 * count, True, costs)
+                remedy = Remedy("AddNodes", text, (), 40 + 10 * count, True, costs)
+                yield _added(openings, model, made, remedy, change)
                 return
 
 
