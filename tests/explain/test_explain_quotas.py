@@ -116,6 +116,21 @@ def test_gang_whose_other_members_a_quota_refuses_gets_the_quota_raised_and_no_p
     assert "exceeded quota: cards" in told.summary
 
 
+@pytest.mark.parametrize(("hard", "confirmed"), [("1", False), ("2", True)])
+def test_gang_whose_pods_a_full_quota_may_not_let_in_again_is_not_said_to_start(hard: str, confirmed: bool) -> None:
+    """Its Job is suspended while the PodGroup is made again, and other work may take the quota meanwhile."""
+    job = maker("Job", "train", {"parallelism": 1}, restartPolicy="Never")
+    member = pod("train-0", group="g")
+    member["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-train", "controller": True}
+    ]
+    objects = [pod_group("g", 3), member, job, quota({"pods": hard}, {"pods": "1"}), *cards()]
+    told = explain(SchedulerCache.of(objects).snapshot(), "podgroup", objects[0], options=options())
+    lower = next(remedy for remedy in told.remedies if remedy.kind == "LowerMinCount")
+    assert lower.command.startswith("kubectl patch job train") and lower.confirmed == confirmed
+    assert ("quota cards may be given to other work" in lower.costs) != confirmed
+
+
 def test_members_that_a_quota_would_refuse_are_added_after_it_is_raised() -> None:
     objects = [pod_group("g", 3), pod("g-0", group="g"), quota({"pods": "2"}, {"pods": "1"}), *cards()]
     told = explain(SchedulerCache.of(objects).snapshot(), "podgroup", objects[0], options=options())

@@ -14,7 +14,7 @@ from haru.engine import Options, Reason, Snapshot
 from haru.engine.podgroup import required_members
 from haru.engine.state import GroupKey, PodInfo, namespaced_name
 from haru.explain import hypothesis
-from haru.explain.changes import create, delete, patch, pod_manifest, replacement
+from haru.explain.changes import create, delete, listed, patch, pod_manifest, replacement
 from haru.explain.diagnosis import quotas
 from haru.explain.diagnosis.verdict import verdict_of
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
@@ -351,7 +351,18 @@ def lower_min_count(snapshot: Snapshot, group: Obj, spec: Obj, count: int, confi
         "its pods, because its policy cannot be changed"
     )
     changes = remade_group(snapshot, group, spec)
+    full = _full_quotas(snapshot, group)
+    if full:
+        confirmed = False
+        costs += f"; quota {listed(full)} may be given to other work while the pods are gone, and has no room besides"
     return Remedy("LowerMinCount", text, changes, 15 + before - count, confirmed, costs)
+
+
+def _full_quotas(snapshot: Snapshot, group: Obj) -> list[str]:
+    """The quotas that let the pods of a group in again only as long as nobody takes what these give back."""
+    key = GroupKey(*namespaced_name(group).split("/", 1))
+    pods = [snapshot.pods[path] for path in sorted(snapshot.group_state(key).all)]
+    return sorted(quotas.limits_for_more(snapshot, pods[0], len(pods))) if pods else []
 
 
 def remade_group(snapshot: Snapshot, group: Obj, spec: Obj) -> tuple[Obj, ...]:
