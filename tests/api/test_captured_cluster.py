@@ -72,7 +72,8 @@ def test_captured_cluster_tells_why_pods_are_not_created(
     assert verdict == "FitsIf" and "maximum cpu usage per Container is 4, but limit is 6" in reason
     found = read.explain("job/secret-large")
     assert {"FailedCreate", "QuotaExceeded"} <= {one.type for one in found.reasons}, "quotas are asked last"
-    assert [(way.kind, way.confirmed) for way in found.remedies] == [("RaiseQuota", False)]
+    ways = [(way.kind, way.confirmed) for way in found.remedies]
+    assert ways == [("LowerRequest", False), ("RaiseQuota", False)]
     verdict, reason = told["deployment/secret-web"]
     assert "one-pod" in reason
     assert read.what_if(haru.Delete("deployment/secret-web")).displaced[0].outcome == "Deleted"

@@ -9,6 +9,8 @@ from explain_world import Obj, cluster, gang, pod, told_as_is, workload
 
 from haru.api.snapshot import Snapshot
 from haru.explain import Explanation
+from haru.kube.limit_ranges import pod_faults
+from haru.kube.limit_ranges import told as fault_text
 
 DENIED = 'Error creating: admission webhook "teams.example.com" denied the request: no label team'
 FIRST, LAST = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
@@ -192,3 +194,50 @@ def test_gang_whose_job_cannot_create_members_names_reason(about: str) -> None:
     assert types(found)[0] == "TooFewMembers" and "FailedCreate" in types(found)
     assert "job w cannot create the others: Error creating: admission webhook" in found.summary
     assert "AddMembers" not in [remedy.kind for remedy in found.remedies]
+
+
+LIMITS: Obj = {"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}}
+
+
+def beyond(limit_range: Obj, of: Obj) -> str:
+    """What a controller tells of pods that a LimitRange refuses."""
+    faults = fault_text(pod_faults(limit_range, of["spec"]["template"]))
+    return f'Error creating: pods "w-1" is forbidden: {faults}'
+
+
+@pytest.mark.parametrize(
+    ("limits", "room", "confirmed"),
+    [
+        (LIMITS, 32, True),
+        (LIMITS, 1, False),
+        ({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "2"}}]}}, 32, True),
+        ({"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Gi"}}]}}, 32, False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Job", "ReplicaSet", "StatefulSet"])
+def test_pods_beyond_a_limit_range_are_to_ask_for_what_it_allows(
+    kind: str, limits: Obj, room: int, confirmed: bool
+) -> None:
+    work = stored(workload(kind, "w", 2, cpu="4", limits={"cpu": "4"}))
+    others = pod("others", cpu=str(32 - room), nodeName="cpu-0")
+    event = denied(kind, "w", message=beyond(limits, work))
+    found = told_as_is(cluster(cpu=1), work, others, event, about=f"{kind.lower()}/w")
+    first = found.remedies[0]
+    assert (first.kind, first.summary) == ("LowerRequest", "ask for cpu 2 instead of 4")
+    assert (first.confirmed, first.command.startswith("kubectl patch ")) == (confirmed, True)
+    change = first.changes[-1]
+    made = change["patch"]["spec"] if change["action"] == "patch" else change["object"]["spec"]
+    (container,) = made["template"]["spec"]["containers"]
+    assert container["resources"] == {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
+    assert not pod_faults(LIMITS, made["template"])
+
+
+def test_which_of_several_containers_is_to_have_less_is_not_guessed() -> None:
+    work = stored(workload("ReplicaSet", "w", 2, cpu="4", limits={"cpu": "4"}))
+    containers = work["spec"]["template"]["spec"]["containers"]
+    containers.append({**containers[0], "name": "other"})
+    limits = {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "2"}}]}}
+    found = told_as_is(
+        cluster(cpu=1), work, denied("ReplicaSet", "w", message=beyond(limits, work)), about="replicaset/w"
+    )
+    assert "LowerRequest" not in [remedy.kind for remedy in found.remedies]

@@ -38,7 +38,7 @@ from haru.explain.explanation import Remedy, Verdict
 from haru.explain.object_names import ExplainedKind, SubjectKind
 from haru.explain.remedies.commands import with_commands
 from haru.explain.remedies.placed_pods import placed_pod_remedies
-from haru.explain.remedies.refused_pods import missing_object_remedies
+from haru.explain.remedies.refused_pods import allowed_amounts, missing_object_remedies
 from haru.explain.render.wording import counted
 from haru.explain.results import Explanation
 from haru.gangs import described_by
@@ -199,7 +199,7 @@ def _maker(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     if ended is not None:
         return titled("Job", obj, *ended)
     told = _living(snapshot, obj, inquiry)
-    return _without_gang(_with_refusals(snapshot, told, obj), obj)
+    return _without_gang(_with_refusals(snapshot, told, obj, inquiry), obj)
 
 
 def _daemon_set(snapshot: Snapshot, obj: Obj) -> Explanation:
@@ -222,7 +222,7 @@ def _without_gang(told: Explanation, obj: Obj) -> Explanation:
     return replace(told, summary=f"{told.summary}; {reason.message}", reasons=distinct([*told.reasons, reason]))
 
 
-def _with_refusals(snapshot: Snapshot, told: Explanation, obj: Obj) -> Explanation:
+def _with_refusals(snapshot: Snapshot, told: Explanation, obj: Obj, inquiry: Inquiry) -> Explanation:
     """Also told which pods are missing because quotas, or whoever else is asked, refuse them."""
     by_quota = unmade(snapshot, obj)
     count, owner = lacking(snapshot, obj), {"kind": obj["kind"], **_reference(obj)}
@@ -235,8 +235,16 @@ def _with_refusals(snapshot: Snapshot, told: Explanation, obj: Obj) -> Explanati
         told = replace(told, reasons=distinct([by_quota.refusal.reason, *told.reasons]), remedies=ways)
     if refused is None:
         return told
+
+    def starts(other: Obj) -> bool:
+        """Whether the workload has room and quota for its pods if it is written like that."""
+        asked = replace(inquiry, remedies=False, found=None)
+        is_let_in = _none_yet(told) and unmade(snapshot, other) is None
+        return is_let_in and _have_room(without_pods(snapshot, other, asked))
+
     ways = (
         *missing_object_remedies(refused, confirmed=_have_room(told) and by_quota is None),
+        *(allowed_amounts(snapshot, obj, refused, starts) if inquiry.remedies else ()),
         *(remedy.not_enough("its pods can be created") for remedy in told.remedies),
     )
     return _kept_back(told, count, refused, ways, waits=False)

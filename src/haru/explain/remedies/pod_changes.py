@@ -40,17 +40,20 @@ def pod_changes(snapshot: Snapshot, pods: Sequence[PodInfo], change: Change) -> 
         gone = [delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in pods]
         return (*gone, *(create(pod_manifest(pod.obj)) for pod in pods)), "the pods are made again"
     names = listed(sorted(f"{kind.lower()}/{name}" for kind, _, name in owners))
-    found = [_owner_changes(snapshot, *owner, pods, change) for owner in sorted(owners)]
+    found = [owner_changes(snapshot, *owner, pods, change) for owner in sorted(owners)]
     told = [each for each in found if each is not None]
     if len(told) < len(found) or any(pod.controller is None for pod in pods):
         return (), f"the pods' template has to say so: that of {names}"
     return tuple(step for steps, _ in told for step in steps), listed([costs for _, costs in told])
 
 
-def _owner_changes(
+def owner_changes(
     snapshot: Snapshot, kind: str, namespace: str, name: str, pods: Sequence[PodInfo], change: Change
 ) -> tuple[tuple[Obj, ...], str] | None:
-    """How the template of a controller becomes like that; None where nothing would come of it, or it is not known."""
+    """How the template of a controller becomes like that, and what it costs.
+
+    None where nothing would come of it, or it is not known.
+    """
     owner = snapshot.objects(kind).get(f"{namespace}/{name}")
     template = ((owner or {}).get("spec") or {}).get("template") or {}
     before = template.get("spec") or {}
