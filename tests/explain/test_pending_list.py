@@ -382,6 +382,16 @@ def test_command_refuses_what_makes_no_sense(
     assert words in capsys.readouterr().err
 
 
+def test_who_may_not_read_pods_is_told_who_answers_of_other_kinds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("haru.cli.explain._resident_text", lambda options, about: False)
+    monkeypatch.setattr("haru.cli.explain._read_all", lambda options, about: Snapshot([], refused=("Pod",)))
+    assert main(["explain", "workflow/train"]) == 2
+    told = "what waits with workflow/train cannot be told: not allowed to read Pod objects; haru explain --all"
+    assert told in capsys.readouterr().err
+
+
 def test_command_shows_groups_where_pods_of_a_job_wait_for_different_reasons(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,7 +33,7 @@ from haru.cli.connection import (
 )
 from haru.cli.explain_flags import add_publish_arguments, add_serve_arguments
 from haru.cli.main import UsageError
-from haru.errors import NotFoundError
+from haru.errors import InputError, NotFoundError
 from haru.garbage import postpone_collection
 from haru.kube.meta import Obj
 
@@ -185,6 +185,9 @@ def _list(options: argparse.Namespace, about: str) -> int:
     from haru.cli.sources import show
 
     snapshot = _read_all(options, about)
+    if "Pod" in snapshot.refused and _is_of_others(about):
+        hint = "haru explain --all tells of it, too, where explain.haru.dev answers tenants"
+        raise InputError(f"what waits with {about} cannot be told: not allowed to read Pod objects; {hint}")
     with working("explaining") as tell:
         found = snapshot.explain_pending(
             about,
@@ -202,6 +205,14 @@ def _list(options: argparse.Namespace, about: str) -> int:
         for note in snapshot.left_out():
             print(f"({note})")
     return 0
+
+
+def _is_of_others(about: str) -> bool:
+    """Whether it is of a kind that only its pods make known: nobody but who may read these is answered."""
+    from haru.explain.object_names import LISTED, parse_listed
+
+    listed = parse_listed(about) if about else None
+    return listed is not None and listed[0] not in LISTED
 
 
 def _print_list(found: PendingList, options: argparse.Namespace, below: str) -> None:
