@@ -30,8 +30,9 @@ def test_simulated_nodes_with_devices_of_another_driver_are_offered_in_words() -
         objects.append({**item, "metadata": {**item["metadata"], "name": name}})
     found = told(Snapshot.of(objects), template(count=8), *gang("g", 2, template="gpu"), about="podgroup/g")
     added = next(remedy for remedy in found.remedies if remedy.kind == "AddNodes")
-    assert (added.summary, added.command) == ("add 1 node like dgx-h100-0, with its devices", "")
-    assert "gpu.nvidia.com has to publish them there" in added.costs
+    text = "add 1 node like dgx-h100-0, with its devices; gpu.nvidia.com has to publish devices there"
+    assert (added.summary, added.command) == (text, "")
+    assert added.costs.endswith("a copy of the Node alone has none of those")
     found = told(Snapshot.of(objects), *gang("g", 2, cpu="200"), about="podgroup/g")
     assert next(remedy for remedy in found.remedies if remedy.kind == "AddNodes").command
 

@@ -64,8 +64,8 @@ def _added(
         bare, _ = hypothesis.with_copies(openings.snapshot, model, len(manifests), change, absent)
         if not openings.work.fits(bare, openings.options):
             who = listed(sorted({key.driver for key in absent}))
-            costs = f"{remedy.costs}; a copy of the Node alone has none: {who} has to publish them there"
-            return replace(remedy, costs=costs)
+            text = f"{remedy.summary}; {who} has to publish devices there"
+            return replace(remedy, summary=text, costs=f"{remedy.costs}; a copy of the Node alone has none of those")
     return replace(remedy, changes=tuple(create(manifest) for manifest in manifests))
 
 
