@@ -75,6 +75,7 @@ NOT_PLAYED = {
 }
 OTHERWISE = {
     ("first remedy: a node that cannot be reached", "AddNodes"): "the played node can be reached, and takes the work",
+    ("first remedy: a node that is not ready, with a taint that is tolerated", "AddNodes"): "it is ready, and takes it",
     ("scenario: a part of the card is taken", "LowerCount"): "another pod takes what it would be content with",
 }
 """Remedies after the first one that are not offered once the cluster has come to rest."""
