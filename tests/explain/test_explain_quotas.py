@@ -131,6 +131,17 @@ def test_gang_whose_pods_a_full_quota_may_not_let_in_again_is_not_said_to_start(
     assert ("quota cards may be given to other work" in lower.costs) != confirmed
 
 
+@pytest.mark.parametrize(("hard", "confirmed"), [("3", False), ("4", True)])
+def test_gang_that_is_made_again_without_its_domain_may_lose_a_full_quota(hard: str, confirmed: bool) -> None:
+    group = pod_group("g", 2)
+    group["spec"]["schedulingConstraints"] = {"topology": [{"key": "example.com/row"}]}
+    objects = [group, pod("g-0", group="g"), pod("g-1", group="g"), quota({"pods": hard}, {"pods": "2"}), *cards()]
+    told = explain(SchedulerCache.of(objects).snapshot(), "podgroup", group, options=options())
+    drop = next(remedy for remedy in told.remedies if remedy.kind == "DropConstraint")
+    assert drop.confirmed == confirmed
+    assert ("quota cards may be given to other work" in drop.costs) != confirmed
+
+
 def test_members_that_a_quota_would_refuse_are_added_after_it_is_raised() -> None:
     objects = [pod_group("g", 3), pod("g-0", group="g"), quota({"pods": "2"}, {"pods": "1"}), *cards()]
     told = explain(SchedulerCache.of(objects).snapshot(), "podgroup", objects[0], options=options())

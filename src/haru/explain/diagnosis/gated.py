@@ -351,18 +351,18 @@ def lower_min_count(snapshot: Snapshot, group: Obj, spec: Obj, count: int, confi
         "its pods, because its policy cannot be changed"
     )
     changes = remade_group(snapshot, group, spec)
-    full = _full_quotas(snapshot, group)
-    if full:
-        confirmed = False
-        costs += f"; quota {listed(full)} may be given to other work while the pods are gone, and has no room besides"
-    return Remedy("LowerMinCount", text, changes, 15 + before - count, confirmed, costs)
+    risk = risk_of_quotas(snapshot, group)
+    return Remedy("LowerMinCount", text, changes, 15 + before - count, confirmed and not risk, costs + risk)
 
 
-def _full_quotas(snapshot: Snapshot, group: Obj) -> list[str]:
-    """The quotas that let the pods of a group in again only as long as nobody takes what these give back."""
+def risk_of_quotas(snapshot: Snapshot, group: Obj) -> str:
+    """That quotas let the pods of a group in again only if nobody takes what these give back, as the end of costs."""
     key = GroupKey(*namespaced_name(group).split("/", 1))
     pods = [snapshot.pods[path] for path in sorted(snapshot.group_state(key).all)]
-    return sorted(quotas.limits_for_more(snapshot, pods[0], len(pods))) if pods else []
+    full = sorted(quotas.limits_for_more(snapshot, pods[0], len(pods))) if pods else []
+    if not full:
+        return ""
+    return f"; quota {listed(full)} may be given to other work while the pods are gone, and has no room besides"
 
 
 def remade_group(snapshot: Snapshot, group: Obj, spec: Obj) -> tuple[Obj, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from haru.engine import Reason
 from haru.explain import hypothesis
-from haru.explain.diagnosis.gated import remade_group
+from haru.explain.diagnosis.gated import remade_group, risk_of_quotas
 from haru.explain.diagnosis.unmet_labels import group_topology_keys, label_values
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.node_openings import Openings
@@ -50,17 +50,19 @@ def _changed(openings: Openings, key: str, close: str, remedy: Remedy) -> Iterat
     pods, group = changed_pods(snapshot, work, renamed), work.pod_group(snapshot)
     after = hypothesis.with_pods(snapshot, pods)
     changes, costs = pod_changes(snapshot, pods, renamed) if pods else ((), "")
+    risk = ""
     if group is not None and work.group is not None and key in group_topology_keys(group):
         if pods or is_translated(group):
             return
         spec = _group_with_key(group["spec"], key, close)
         after = hypothesis.with_pod_group(after, work.group.path, {**group, "spec": spec})
         changes, costs = remade_group(snapshot, group, spec), "the PodGroup is made again with its pods"
+        risk = risk_of_quotas(snapshot, group)
     fits = work.fits(after, openings.options)
     if fits or close:
         told = "; ".join(part for part in (remedy.costs, costs) if part)
         told += "" if fits else "; it would then wait for something else"
-        yield Remedy(remedy.kind, remedy.summary, changes, remedy.cost, fits, told)
+        yield Remedy(remedy.kind, remedy.summary, changes, remedy.cost, fits and not risk, told + risk)
 
 
 def _group_with_key(spec: Obj, key: str, close: str) -> Obj:
