@@ -65,10 +65,10 @@ def test_input_of_a_container_without_one_is_empty() -> None:
 
 
 def test_input_is_added_up_to_a_bound() -> None:
-    pod = with_input(with_input(pod_with(None), "c", [Given(2.0, "one\ntwo")]), "c", [Given(3.0, None)])
+    pod = with_input(with_input(pod_with(None), "c", Given(2.0, "one\ntwo")), "c", Given(3.0, None))
     assert pod["metadata"]["annotations"] == pod_with(ALL)["metadata"]["annotations"]
     with pytest.raises(ValueError, match="128 KiB"):
-        with_input(pod, "c", [Given(4.0, "x" * MOST_INPUT)])
+        with_input(pod, "c", Given(4.0, "x" * MOST_INPUT))
 
 
 @pytest.mark.parametrize("given", ["text", [1], [["x", "y"]], {"a": 1}])
@@ -83,3 +83,17 @@ def test_command_that_is_run_reads_its_own_input() -> None:
     given = (Given(0.0, "x\n"), Given(0.0, None))
     assert [one.text for one in run_in_container(pod, container, ["sort"], given=given).lines] == ["x"]
     assert run_in_container(pod, container, ["sh", "-c", "read x"], given=()).awaits_input
+
+
+def test_input_is_that_of_one_run() -> None:
+    pod, container = (
+        with_input(pod_with(None), "c", Given(1.0, "one\n", 0)),
+        {"name": "c", "command": ["cat"], "stdin": True},
+    )
+    first, again = (
+        script_of(pod, container),
+        {**pod, "status": {"containerStatuses": [{"name": "c", "restartCount": 1}]}},
+    )
+    second, third = script_of(again, container), script_of(with_input(again, "c", Given(2.0, "two\n", 1)), container)
+    assert first is not None and second is not None and third is not None
+    assert [list(one.lines) for one in (first, second, third)] == [[(1, "one")], [], [(2, "two")]]

@@ -183,6 +183,12 @@ def test_attached_input_reaches_the_container(kubectl: Run) -> None:
     assert "no more than 128 KiB" in done.stderr and done.returncode == 0, done
 
 
+def test_attached_shell_of_a_terminal_ends_its_container(kubectl: Run) -> None:
+    name = f"shell-{os.urandom(3).hex()}"
+    done = kubectl("run", "-it", "--restart=Never", "--image=busybox", name, "--", "sh", stdin="echo hi\nexit 6\n")
+    assert "hi\n" in done.stdout and done.returncode == 6, done
+
+
 def test_command_reads_its_input(kubectl: Run) -> None:
     script = "read a; echo $a; wc -l; exit 3"
     done = kubectl("exec", "-i", "main", "-c", "main", "--", "sh", "-c", script, stdin="one\ntwo\nthree\n")

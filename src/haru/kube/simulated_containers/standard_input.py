@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from haru.kube.meta import Obj
+from haru.kube.simulated_containers.pod_neighbours import restarts_of
 from haru.kube.simulated_containers.simulation import DOMAIN, STDIN, own_setting, seconds_of
 from haru.kube.simulated_containers.text import RESERVED
 
@@ -24,6 +25,8 @@ class Given(NamedTuple):
 
     at: float
     text: str | None
+    run: int | None = None
+    """After how many restarts; None for each run."""
 
 
 EMPTY: Final = (Given(0.0, None),)
@@ -51,27 +54,32 @@ def input_of(pod: Obj, container: Mapping[str, Any]) -> Sequence[Given]:
     if not container.get("stdin") and not container.get("tty"):
         return EMPTY
     try:
-        return given_by(own_setting(pod, container["name"], STDIN) or "[]")
+        given = given_by(own_setting(pod, container["name"], STDIN) or "[]")
     except ValueError:
         return ()
+    return _of_run(given, restarts_of(pod, container["name"]))
+
+
+def _of_run(given: Sequence[Given], run: int | None) -> Sequence[Given]:
+    return [one for one in given if one.run in (None, run)]
 
 
 def given_by(text: str) -> Sequence[Given]:
     """What an annotation gives. Raises ValueError."""
     try:
         return [
-            Given(seconds_of(STDIN, str(at)), None if said is None else RESERVED.sub("", str(said)))
-            for at, said in json.loads(text)
+            Given(seconds_of(STDIN, str(at)), None if said is None else RESERVED.sub("", str(said)), *map(int, run[:1]))
+            for at, said, *run in json.loads(text)
         ]
     except (ValueError, TypeError):
         example = '[[0, "a line\\n"], [5, null]]'
         raise ValueError(f"annotation {STDIN}: write a list of seconds and texts, as {example}") from None
 
 
-def with_input(pod: Obj, container: str, more: Sequence[Given]) -> Obj:
-    """The pod whose container is given more. Raises ValueError if that is too much."""
-    before = given_by(own_setting(pod, container, STDIN) or "[]")
-    text = json.dumps([*before, *more], ensure_ascii=False)
+def with_input(pod: Obj, container: str, more: Given) -> Obj:
+    """The pod whose container is given more; other runs are over. Raises ValueError if that is too much."""
+    before = _of_run(given_by(own_setting(pod, container, STDIN) or "[]"), more.run)
+    text = json.dumps([one if one.run is not None else one[:2] for one in (*before, more)], ensure_ascii=False)
     if len(text.encode()) > MOST_INPUT:
         raise ValueError(f"simulated containers take no more than {MOST_INPUT // 1024} KiB of input")
     metadata = pod["metadata"]

@@ -225,7 +225,11 @@ class Session:
     async def _attach(self) -> int | None:
         """What the container prints from now on, and what it is given; its shell, if it is one that reads."""
         if self._is_shell() and self._channels.takes_input:
-            return await self._shell()
+            code = await self._shell()
+            if self._target.container.get("stdinOnce"):
+                await self._give(f"exit {code}\n")
+                return 0
+            return code
         self._told = self._objects.clock() - timedelta(microseconds=1)  # input may come at this very moment
         printing = asyncio.create_task(self._print_on())
         try:
@@ -294,7 +298,7 @@ class Session:
     async def _give(self, text: str | None) -> bool:
         """Give the container input, or its end; False, and a word to the client, if it takes no more."""
         target, now = self._target, self._objects.clock()
-        given = Given((now - target.run.began).total_seconds(), text)
+        given = Given((now - target.run.began).total_seconds(), text, target.run.restarts)
         self._owes_end = self._owes_end and text is not None
         try:
             pod = await self._pods.give(target.pod, target.container["name"], given)

@@ -60,7 +60,7 @@ class SimulatedPods:
         async def make(live: Obj) -> Obj:
             if uid_of(live) != uid_of(pod):
                 raise not_found_error("", "pods", name_of(pod))
-            return with_input(live, container, [given])
+            return with_input(live, container, given)
 
         named = {"namespace": namespace_of(pod), "name": name_of(pod)}
         await self._loopback.update({"apiVersion": "v1", "kind": "Pod", "metadata": named}, make)
