@@ -20,6 +20,21 @@ def test_of_timing():
 def test_that_passes():
     pass
 """
+SHARED_FAILS_ONCE = """
+from pathlib import Path
+import pytest
+
+@pytest.fixture(scope="module")
+def shared():
+    runs = Path(__file__).with_suffix(".runs")
+    first = not runs.exists()
+    runs.write_text("")
+    assert not first
+
+@pytest.mark.parametrize("case", range(8))
+def test_of_what_is_shared(shared, case):
+    pass
+"""
 FAILS_ALWAYS = """
 def test_of_a_fault():
     assert 1 == 2
@@ -46,6 +61,12 @@ def test_test_that_fails_twice_fails_the_run(tmp_path: Path) -> None:
     ended = run(tmp_path, FAILS_ONCE, FAILS_ALWAYS)
     assert ended.returncode == 1, ended.stdout
     assert "run_tests: 2 failed and run once more" in ended.stdout
+
+
+def test_tests_of_one_module_whose_shared_part_fails_once_are_run_again(tmp_path: Path) -> None:
+    ended = run(tmp_path, SHARED_FAILS_ONCE)
+    assert ended.returncode == 0, ended.stdout
+    assert "run_tests: 8 failed and run once more" in ended.stdout
 
 
 def test_many_failures_are_not_run_again(tmp_path: Path) -> None:

@@ -65,10 +65,13 @@ def fill(up: Up) -> None:
     """Create the work, and wait until it runs or waits; then let two things fail."""
     for name in NAMESPACES:
         up.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    for work in RUNNING:
-        create(up, work)
-    running = sum(work.pods for work in RUNNING)
-    until("the work runs", lambda: sum(phase(pod) == "Running" for pod in pods(up)) == running, 120, 0.2)
+    # The largest pods first, each size bound before the next: pods of one card are spread, and leave no whole node.
+    for devices in sorted({work.devices for work in RUNNING}, reverse=True):
+        for work in RUNNING:
+            if work.devices == devices:
+                create(up, work)
+        awaited = sum(work.pods for work in RUNNING if work.devices >= devices)
+        until("the work runs", lambda: sum(phase(pod) == "Running" for pod in pods(up)) == awaited, 120, 0.2)  # noqa: B023
     for work in WAITING:
         create(up, work)
     until("all pods are there", lambda: len(pods(up)) == PODS, 60, 0.2)

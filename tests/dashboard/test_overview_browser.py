@@ -20,9 +20,11 @@ LIGHT, DARK = ({"color_scheme": scheme} for scheme in SCHEMES)
 @pytest.fixture(scope="module")
 def up(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     running = Up(tmp_path_factory.mktemp("up"), "--ephemeral", "--profile", PROFILES)
-    fill(running)
-    yield running
-    assert running.stop() == 0
+    try:
+        fill(running)
+        yield running
+    finally:
+        assert running.stop() == 0
     assert "Traceback" not in running.log.read_text()
 
 
