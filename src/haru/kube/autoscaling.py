@@ -21,6 +21,11 @@ DEFAULT_UTILIZATION = 80
 """Percent of the CPU that an autoscaler without metrics aims at."""
 
 
+def autoscaler_as_v2(autoscaler: Obj) -> Obj:
+    """An autoscaler of either version, in v2."""
+    return autoscaler_to_v2(autoscaler) if autoscaler.get("apiVersion") == "autoscaling/v1" else autoscaler
+
+
 def autoscaler_to_v2(autoscaler: Obj) -> Obj:
     """v1 to v2: the CPU target becomes a metric, the annotations become the fields they stand for."""
     metadata = autoscaler.get("metadata") or {}

@@ -107,10 +107,15 @@ class Impersonation:
         """
         if not any(key.startswith(b"impersonate-") for key in request.headers):
             return None
-        request.is_turned_away = True  # until this is found to be right
+        try:
+            return self._applied(request)
+        except StatusError:
+            request.is_turned_away = True
+            raise
+
+    def _applied(self, request: Request) -> str | None:
         wanted = _wanted(request)
         if wanted is None:
-            request.is_turned_away = False
             return None
         requestor, refused, begun = request.user, list[StatusError](), perf_counter()
         last = self._last.get(requestor.name)
@@ -122,7 +127,6 @@ class Impersonation:
             if error is None:
                 self._last[requestor.name] = place
                 request.user = _as_user(wanted, mode)
-                request.is_turned_away = False
                 self._count_attempt(mode or "legacy", begun, allowed=True)
                 return f"impersonate:{mode}" if mode else ""
             refused.append(error)

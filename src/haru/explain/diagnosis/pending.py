@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -73,8 +73,7 @@ def waiting(kind: str, obj: Obj, snapshot: Snapshot, work: WorkloadUnit, inquiry
     refused = RefusedWork(snapshot, work, options, found, judgement.reasons, judgement.fit)
     free = cache(lambda: freed(refused))
     ways_out = _ways_out(refused, judgement, free) if inquiry.remedies else ()
-    mendable = judgement.verdict == "NeverFits" and inquiry.once("mendable", lambda: _is_mendable(mends(free())))
-    expected: Verdict = "FitsIf" if mendable else judgement.verdict
+    expected = _if_mended(judgement.verdict, free, inquiry)
     if expected == "NeverFits" and any(reason.type == "PoolIncomplete" for reason in found.troubles):
         # The driver is about to publish the rest.
         expected = "FitsLater"
@@ -109,9 +108,12 @@ def _ways_out(refused: RefusedWork, judgement: JudgedVerdict, free: Callable[[],
     return (first, *(remedy.not_enough(runs) for remedy in remedies(refused)))
 
 
-def _is_mendable(ways: Iterable[Remedy]) -> bool:
-    """Tell whether names or labels are all that is missing: nodes that exist could serve the work then."""
-    return any(remedy.kind in MENDING and remedy.confirmed for remedy in ways)
+def _if_mended(verdict: Verdict, free: Callable[[], RefusedWork], inquiry: Inquiry) -> Verdict:
+    """The verdict; `FitsIf` where names or labels are all that is missing: nodes that exist could serve the work."""
+    if verdict != "NeverFits":
+        return verdict
+    mendable = inquiry.once("mendable", lambda: any(way.kind in MENDING and way.confirmed for way in mends(free())))
+    return "FitsIf" if mendable else verdict
 
 
 def _held(
@@ -153,8 +155,7 @@ def _with_what_follows(
 ) -> Explanation:
     """What would help work that nobody can serve as it is, even if it is not held: both changes together."""
     free = cache(lambda: freed(refused))
-    if told.verdict == "NeverFits" and inquiry.once("mendable", lambda: _is_mendable(mends(free()))):
-        told = replace(told, verdict="FitsIf")
+    told = replace(told, verdict=_if_mended(told.verdict, free, inquiry))
     gates = next((remedy for remedy in told.remedies if remedy.kind == "RemoveGates"), None)
     if gates is None or not inquiry.remedies or judgement.verdict == "FitsLater":
         return told

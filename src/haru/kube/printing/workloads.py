@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from haru.kube.autoscaling import autoscaler_to_v2
+from haru.kube.autoscaling import autoscaler_as_v2
 from haru.kube.meta import Obj, value_at
 from haru.kube.printing.base import (
     NONE,
@@ -128,7 +128,7 @@ def _controller_revision(obj: Obj) -> list[Any]:
 
 
 def _autoscaler(obj: Obj) -> list[Any]:
-    obj = autoscaler_to_v2(obj) if obj.get("apiVersion") == "autoscaling/v1" else obj
+    obj = autoscaler_as_v2(obj)
     target = spec(obj).get("scaleTargetRef") or {}
     minimum = spec(obj).get("minReplicas")
     return [

@@ -17,7 +17,8 @@ from haru.kube.simulated_containers.simulation import DOMAIN, STDIN, own_setting
 from haru.kube.simulated_containers.text import RESERVED
 
 MOST_INPUT: Final = 128 * 1024
-"""How many characters the annotation may have."""
+"""How many bytes the annotation may have."""
+TOO_MUCH_INPUT: Final = f"simulated containers take no more than {MOST_INPUT // 1024} KiB of input"
 
 
 class Given(NamedTuple):
@@ -81,7 +82,7 @@ def with_input(pod: Obj, container: str, more: Given) -> Obj:
     before = _of_run(given_by(own_setting(pod, container, STDIN) or "[]"), more.run)
     text = json.dumps([one if one.run is not None else one[:2] for one in (*before, more)], ensure_ascii=False)
     if len(text.encode()) > MOST_INPUT:
-        raise ValueError(f"simulated containers take no more than {MOST_INPUT // 1024} KiB of input")
+        raise ValueError(TOO_MUCH_INPUT)
     metadata = pod["metadata"]
     annotations = {**(metadata.get("annotations") or {}), f"{STDIN}.{DOMAIN}/{container}": text}
     return {**pod, "metadata": {**metadata, "annotations": annotations}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from haru.kube.autoscaling import autoscaler_to_v2
+from haru.kube.autoscaling import autoscaler_as_v2
 from haru.kube.errors import FieldError, forbidden, invalid, not_supported, required
 from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
@@ -47,8 +47,7 @@ def validate_autoscaler_status(new: Obj, old: Obj) -> list[FieldError]:
 
 def _spec(autoscaler: Obj) -> Obj:
     """The spec in v2: v1 has metrics of its own, and others in annotations."""
-    is_old = autoscaler.get("apiVersion") == "autoscaling/v1"
-    return part(autoscaler_to_v2(autoscaler) if is_old else autoscaler, "spec")
+    return part(autoscaler_as_v2(autoscaler), "spec")
 
 
 def _autoscaler(spec: Obj, before: Obj | None, rules: Rules) -> list[FieldError]:

@@ -1,4 +1,4 @@
-"""Whom a request concerns: rules, selectors over namespaces and objects, equivalent resources.
+"""Whom a request concerns: rules, selectors over namespaces and objects, resources that are the same.
 
 Webhooks and policies are matched alike; policies can also name objects and exclude rules.
 Source: KEP 2023 (matchPolicy Equivalent), k8s.io/apiserver admission matching, as behaviour.
@@ -17,8 +17,7 @@ from haru.apiserver.admission.dynamic.attributes import (
     original_view,
     request_view_as,
 )
-from haru.apiserver.object_store import ObjectStore
-from haru.apiserver.registry.resources import Resource
+from haru.apiserver.registry.resources import Resource, Served
 from haru.kube.errors import not_found_error
 from haru.kube.meta import Obj
 from haru.kube.selectors import LabelSelector, label_selector_from
@@ -92,22 +91,6 @@ def _has(values: frozenset[str], wanted: str) -> bool:
     return wanted in values or "*" in values
 
 
-class EquivalentResources:
-    """Which resources are the same objects in other versions or groups."""
-
-    def __init__(self, objects: ObjectStore) -> None:
-        self._objects = objects
-
-    @property
-    def generation(self) -> int:
-        """Another one whenever other resources are served."""
-        return self._objects.served.generation
-
-    def of(self, resource: Resource) -> Sequence[Resource]:
-        """Every form of a resource, itself included."""
-        return self._objects.served.forms(resource)
-
-
 class Criteria:
     """Match requests as one webhook, policy or binding selects them."""
 
@@ -124,55 +107,55 @@ class Criteria:
         self.is_all = rules is None and not self._excluded and self._namespaces.empty and self._objects.empty
         """Whether every request is of concern, as it comes."""
 
-    async def match(self, attributes: Attributes, equivalents: EquivalentResources) -> RequestView | None:
+    async def match(self, attributes: Attributes, served: Served) -> RequestView | None:
         """In which form the request is to be told of; None where it is of no concern.
 
         Raises StatusError where the request's namespace does not exist.
         """
-        found = await self.concerned(attributes, equivalents)
+        found = await self.concerned(attributes, served)
         if found is attributes.resource:
             return original_view(attributes)
         return None if found is None else await request_view_as(found, attributes)
 
-    async def concerned(self, attributes: Attributes, equivalents: EquivalentResources) -> Resource | None:
+    async def concerned(self, attributes: Attributes, served: Served) -> Resource | None:
         """As which resource the request is of concern; None where it is not.
 
         Raises StatusError where the request's namespace does not exist.
         """
         if self.is_all:
             return attributes.resource
-        found = self._covered(attributes, equivalents)
+        found = self._covered(attributes, served)
         if found is None or not _selects(self._objects, attributes):
             return None
         if not self._namespaces.empty and not await _in_namespace(self._namespaces, attributes):
             return None
         return found
 
-    def _covered(self, attributes: Attributes, equivalents: EquivalentResources) -> Resource | None:
+    def _covered(self, attributes: Attributes, served: Served) -> Resource | None:
         """As which resource the rules cover a request."""
         if self._by_name:
-            return self._ruled(attributes, equivalents)
-        if self._generation != equivalents.generation:
-            self._generation = equivalents.generation
+            return self._ruled(attributes, served)
+        if self._generation != served.generation:
+            self._generation = served.generation
             self._found.clear()
         is_cluster = attributes.is_namespace or not attributes.namespace
         key = attributes.named, attributes.subresource, attributes.operation, is_cluster
         if key not in self._found:
-            self._found[key] = self._ruled(attributes, equivalents)
+            self._found[key] = self._ruled(attributes, served)
         return self._found[key]
 
-    def _ruled(self, attributes: Attributes, equivalents: EquivalentResources) -> Resource | None:
-        if self._excluded and self._find(self._excluded, attributes, equivalents) is not None:
+    def _ruled(self, attributes: Attributes, served: Served) -> Resource | None:
+        if self._excluded and self._find(self._excluded, attributes, served) is not None:
             return None
-        return attributes.resource if self._rules is None else self._find(self._rules, attributes, equivalents)
+        return attributes.resource if self._rules is None else self._find(self._rules, attributes, served)
 
-    def _find(self, rules: Sequence[Rule], attributes: Attributes, equivalents: EquivalentResources) -> Resource | None:
+    def _find(self, rules: Sequence[Rule], attributes: Attributes, served: Served) -> Resource | None:
         own = attributes.resource
         for rule in rules:
             if rule.matches(attributes, attributes.named):
                 return own
         if self._equivalent:
-            others = [each for each in equivalents.of(own) if each is not own]
+            others = [each for each in served.forms(own) if each is not own]
             for rule in rules:
                 for other in others:
                     if rule.matches(attributes, named(other.kind)):

@@ -14,12 +14,12 @@ from time import perf_counter
 from haru.apiserver.admission.dynamic.attributes import Attributes, Reinvocation, RequestView, request_view_as
 from haru.apiserver.admission.dynamic.expression_runner import run_in_turn, timed_compile
 from haru.apiserver.admission.dynamic.match_conditions import ConditionsFailed
-from haru.apiserver.admission.dynamic.match_criteria import EquivalentResources
 from haru.apiserver.admission.dynamic.metrics import AdmissionMetrics, error_type
 from haru.apiserver.admission.dynamic.mutation_patches import MutationError, configured, patched, with_texts
 from haru.apiserver.admission.dynamic.policies import Binding, Invocation, Misconfigured, Policy, invocations
 from haru.apiserver.admission.dynamic.texts import Texts, texts_of
 from haru.apiserver.apiextensions.reader import converted
+from haru.apiserver.registry.resources import Served
 from haru.cel.admission import CONFIGURATION, OPERATIONS, Expression
 from haru.cel.admission_evaluation import Evaluation, Given, OutOfBudget
 from haru.kube.errors import StatusError
@@ -63,8 +63,8 @@ class MutatingPolicy(Policy):
 class Mutators:
     """Lets policies change requests."""
 
-    def __init__(self, equivalents: EquivalentResources, counts: AdmissionMetrics) -> None:
-        self._equivalents = equivalents
+    def __init__(self, served: Served, counts: AdmissionMetrics) -> None:
+        self._served = served
         self._counts = counts
 
     async def mutate(
@@ -87,7 +87,7 @@ class Mutators:
         errors: list[tuple[Policy, str, str, str]] = []
         asked: list[Invocation] = []
         for policy in policies:
-            for found in await invocations(policy, attributes, self._equivalents):
+            for found in await invocations(policy, attributes, self._served):
                 if isinstance(found, Misconfigured):
                     errors.append((policy, found.binding, str(found), ""))
                 else:

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from haru.apiserver.admission.dynamic.attributes import Attributes, RequestView
 from haru.apiserver.admission.dynamic.expression_runner import timed_compile
 from haru.apiserver.admission.dynamic.match_conditions import Conditions, given_of
-from haru.apiserver.admission.dynamic.match_criteria import EquivalentResources, policy_criteria
+from haru.apiserver.admission.dynamic.match_criteria import policy_criteria
 from haru.apiserver.admission.dynamic.params import ParamError, collect, param_resource, unknown_kind
+from haru.apiserver.registry.resources import Served
 from haru.cel.admission import Composition
 from haru.cel.admission_evaluation import Given, namespace_value
 from haru.kube.errors import StatusError, not_found_error
@@ -98,15 +99,13 @@ class Misconfigured:
         return f"failed to configure {'binding' if self.binding else 'policy'}: {self.why}"
 
 
-async def invocations(
-    policy: Policy, attributes: Attributes, equivalents: EquivalentResources
-) -> list[Invocation | Misconfigured]:
+async def invocations(policy: Policy, attributes: Attributes, served: Served) -> list[Invocation | Misconfigured]:
     """Every evaluation of a policy that a request asks for, in the order of bindings and parameters.
 
     Raises StatusError where the request's namespace does not exist.
     """
     try:
-        seen = await policy.criteria.match(attributes, equivalents)
+        seen = await policy.criteria.match(attributes, served)
     except StatusError as error:
         return [Misconfigured(policy, "", error.message)]
     if seen is None:
@@ -117,7 +116,7 @@ async def invocations(
     for binding in policy.bindings:
         try:
             criteria = binding.criteria
-            if not criteria.is_all and await criteria.concerned(attributes, equivalents) is None:
+            if not criteria.is_all and await criteria.concerned(attributes, served) is None:
                 continue
             params = _NO_PARAMS if policy.param_kind is None else await _params(policy, binding, attributes)
         except ParamError as error:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from haru.apiserver.admission.dynamic.chain import Chain, Configured, Evaluators
-from haru.apiserver.admission.dynamic.match_criteria import GROUP, EquivalentResources
+from haru.apiserver.admission.dynamic.match_criteria import GROUP
 from haru.apiserver.admission.dynamic.metrics import AdmissionMetrics
 from haru.apiserver.admission.dynamic.mutating_policies import MutatingPolicy, Mutators
 from haru.apiserver.admission.dynamic.policies import Binding, Policy
@@ -75,12 +75,11 @@ class DynamicPlugins:
         self._followed = StoreReflector(objects, GROUP, _PLURALS)
         self._lock = asyncio.Lock()
         self.caller = WebhookClient(objects)
-        equivalents = EquivalentResources(objects)
         self.counts = AdmissionMetrics()
         self._evaluators = Evaluators(
-            Webhooks(equivalents, self.caller, self.counts),
-            Policies(equivalents, self.counts),
-            Mutators(equivalents, self.counts),
+            Webhooks(objects.served, self.caller, self.counts),
+            Policies(objects.served, self.counts),
+            Mutators(objects.served, self.counts),
             self.counts,
             authorizer,
         )

@@ -16,9 +16,9 @@ import orjson
 from haru.apiserver.admission.dynamic.attributes import Attributes
 from haru.apiserver.admission.dynamic.expression_runner import run_in_turn, timed_compile
 from haru.apiserver.admission.dynamic.match_conditions import ConditionsFailed
-from haru.apiserver.admission.dynamic.match_criteria import EquivalentResources
 from haru.apiserver.admission.dynamic.metrics import AdmissionMetrics, error_type
 from haru.apiserver.admission.dynamic.policies import Binding, Misconfigured, Policy, invocations
+from haru.apiserver.registry.resources import Served
 from haru.cel.admission import ANNOTATION, CONDITION, MESSAGE, Expression
 from haru.cel.admission_evaluation import Evaluation, Given, OutOfBudget, Result
 from haru.cel.values import type_name
@@ -81,15 +81,15 @@ class _Findings:
 class Policies:
     """Asks policies about requests."""
 
-    def __init__(self, equivalents: EquivalentResources, counts: AdmissionMetrics) -> None:
-        self._equivalents = equivalents
+    def __init__(self, served: Served, counts: AdmissionMetrics) -> None:
+        self._served = served
         self._counts = counts
 
     async def validate(self, policies: Sequence[ValidatingPolicy], attributes: Attributes) -> None:
         """Ask all of them; the first refusal is the answer. Raises StatusError."""
         findings = _Findings(self._counts)
         for policy in policies:
-            for asked in await invocations(policy, attributes, self._equivalents):
+            for asked in await invocations(policy, attributes, self._served):
                 if not isinstance(asked, Misconfigured):
                     await _judge(policy, asked.binding, attributes, asked.given(attributes), findings)
                 elif policy.fails:

@@ -18,7 +18,7 @@ import orjson
 
 from haru.apiserver.admission.dynamic.attributes import Attributes, Reinvocation, RequestView
 from haru.apiserver.admission.dynamic.match_conditions import Conditions, ConditionsFailed, given_of
-from haru.apiserver.admission.dynamic.match_criteria import Criteria, EquivalentResources
+from haru.apiserver.admission.dynamic.match_criteria import Criteria
 from haru.apiserver.admission.dynamic.metrics import AdmissionMetrics
 from haru.apiserver.admission.dynamic.reviews import (
     Answer,
@@ -31,6 +31,7 @@ from haru.apiserver.admission.dynamic.reviews import (
     review_version,
 )
 from haru.apiserver.apiextensions.reader import converted
+from haru.apiserver.registry.resources import Served
 from haru.apiserver.webhook_client import WebhookClient, WebhookError
 from haru.errors import raise_first
 from haru.kube.decoding import strict_decode
@@ -71,14 +72,14 @@ class Webhook:
 class Webhooks:
     """Asks webhooks about requests."""
 
-    def __init__(self, equivalents: EquivalentResources, caller: WebhookClient, counts: AdmissionMetrics) -> None:
-        self._equivalents = equivalents
+    def __init__(self, served: Served, caller: WebhookClient, counts: AdmissionMetrics) -> None:
+        self._served = served
         self._caller = caller
         self._counts = counts
 
     async def _seen(self, hook: Webhook, attributes: Attributes, step: str) -> RequestView | None:
         """In which form a webhook is to be asked; None if it is not."""
-        seen = await hook.criteria.match(attributes, self._equivalents)
+        seen = await hook.criteria.match(attributes, self._served)
         if seen is None or not hook.conditions:
             return seen
         counts = self._counts.condition(hook.name, "webhook", step, attributes)

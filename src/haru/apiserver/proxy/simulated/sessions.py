@@ -28,7 +28,7 @@ from haru.kube.meta import Obj, name_of, namespace_of, uid_of
 from haru.kube.simulated_containers.commands import run_in_container
 from haru.kube.simulated_containers.files import NO_SOURCES, Executed, PodSources
 from haru.kube.simulated_containers.shell_output import Ran
-from haru.kube.simulated_containers.standard_input import EMPTY, MOST_INPUT, Given
+from haru.kube.simulated_containers.standard_input import EMPTY, MOST_INPUT, TOO_MUCH_INPUT, Given
 from haru.kube.simulated_containers.text import RESERVED, as_printed
 from haru.kube.simulated_containers.trivial_shell import is_interactive
 from haru.remote_command.channels import ERROR, STDERR, STDOUT, Channels
@@ -322,7 +322,7 @@ class Session:
             data, goes_on = await self._gathered()
             found += data
         if goes_on:
-            await self._print(f"simulated containers take no more than {MOST_INPUT // 1024} KiB", is_error=True)
+            await self._print(TOO_MUCH_INPUT, is_error=True)
         text = found.decode(errors="replace")
         return Given(0.0, RESERVED.sub("", text)), Given(0.0, None)
 
