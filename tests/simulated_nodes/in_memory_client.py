@@ -49,11 +49,14 @@ class InMemoryClient(ApiClient):
         return self
 
     def fail(self, verb: str, plural: str, error: Exception) -> None:
-        """The next such write fails."""
+        """The next such request fails: a write, or a get."""
         self.faults.setdefault((verb, plural), []).append(error)
 
     def _begin(self, verb: str, kind: Kind, name: str) -> None:
         self.writes.append((verb, kind.plural, name))
+        self._fail_as_told(verb, kind)
+
+    def _fail_as_told(self, verb: str, kind: Kind) -> None:
         faults = self.faults.get((verb, kind.plural))
         if faults:
             raise faults.pop(0)
@@ -79,6 +82,7 @@ class InMemoryClient(ApiClient):
         return copy.deepcopy(obj)
 
     async def get(self, kind: Kind, name: str, namespace: str = "", subresource: str = "") -> Obj:
+        self._fail_as_told("get", kind)
         return copy.deepcopy(self._stored(kind, name, namespace))
 
     async def list(self, kind: Kind, namespace: str = "", label_selector: str = "", field_selector: str = "", limit: int = 0, resource_version: str = "") -> Obj:  # fmt: skip # noqa: E501

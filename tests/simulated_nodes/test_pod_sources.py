@@ -6,6 +6,7 @@ from typing import Any
 
 from fleet_stage import Stage
 
+from haru.kube.errors import forbidden_error
 from haru.kube.kinds import known_kind
 
 CONFIG_MAPS = known_kind("v1", "ConfigMap")
@@ -21,6 +22,19 @@ async def test_pod_with_a_volume_of_a_missing_config_map_runs_once_it_is_created
         state = waiting["status"]["containerStatuses"][0]["state"]
         assert state == {"waiting": {"reason": "ContainerCreating"}}
         await stage.client.create(CONFIG_MAPS, CONFIG)
+        await stage.phase("p", "Running")
+
+
+async def test_pod_with_a_config_map_that_nodes_may_not_read_says_so_until_they_may() -> None:
+    stage = Stage()
+    await stage.client.create(CONFIG_MAPS, CONFIG)
+    why = 'User "fleet" cannot get resource "configmaps" in API group "" in the namespace "default"'
+    stage.client.fail("get", "configmaps", forbidden_error("", "configmaps", "config", why))
+    async with stage.running():
+        await stage.pod("p", volumes=[{"name": "v", "configMap": {"name": "config", "optional": True}}])
+        await stage.client.until(lambda: "FailedMount" in stage.reasons("p"))
+        told = f'MountVolume.SetUp failed for volume "v" : configmaps "config" is forbidden: {why}'
+        assert ("p", "FailedMount", told) in stage.recorder.events
         await stage.phase("p", "Running")
 
 

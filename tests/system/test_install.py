@@ -330,6 +330,8 @@ def test_fleet_needs_no_more_than_its_role(cluster: Cluster) -> None:
         made = pod("on-fleet", nodeSelector=node, nodeName="fleet-dgx-h100-0")
         # A pod that asks for a Service: only then they are watched.
         made["spec"]["containers"][0]["command"] = ["sh", "-c", "nslookup kubernetes; sleep 1000"]
+        cluster.kubectl("create", "configmap", "told", "-n", "default")
+        made["spec"]["volumes"] = [{"name": "told", "configMap": {"name": "told"}}]
         cluster.api.create(made, "default")
         until("the pod runs", lambda: running(cluster, "on-fleet", 1))
         until("devices are published", lambda: fleet_slices(cluster))
@@ -342,7 +344,7 @@ def test_fleet_needs_no_more_than_its_role(cluster: Cluster) -> None:
     assert refused == []
     assert asked <= granted("fleet")
     assert granted("fleet") - asked <= set(RARE_OF_FLEET), "granted, but not needed"
-    for obj in ("clusterrolebinding/fleet", "clusterrole/haru-fleet", "serviceaccount/fleet"):
+    for obj in ("clusterrolebinding/fleet", "clusterrole/haru-fleet", "serviceaccount/fleet", "configmap/told"):
         cluster.kubectl("delete", obj, "-n", "default")
 
 

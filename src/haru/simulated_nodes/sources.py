@@ -6,7 +6,7 @@ Source: kubelet's `configmap` and `secret` managers, as behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -16,7 +16,8 @@ from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj, namespace_of, uid_of
 from haru.kube.names import parse_time
-from haru.kube.pod_environment.environment import ReferencedObjects
+from haru.kube.pod_environment.environment import Lookup, ReferencedObjects
+from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.pod_environment.service_environment import service_environment
 from haru.kube.pod_environment.volume_files import Token, asks_for_tokens, references
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
@@ -57,9 +58,11 @@ class SourceReader:
             spec = {key: value for key, value in pod["spec"].items() if key != "imagePullSecrets"}
             config_maps, secrets = references({**pod, "spec": spec})
             client, namespace = self._as_node(node.name), namespace_of(pod)
-            found = await _each(client, CONFIG_MAPS, config_maps - {_ROOT_CA}, namespace)
-            hidden = await _each(client, SECRETS, secrets, namespace)
-            objects = ReferencedObjects({_ROOT_CA: _ROOT_CA_OBJECT, **found}.get, hidden.get)
+            found, unreadable = await _each(client, CONFIG_MAPS, config_maps - {_ROOT_CA}, namespace)
+            hidden, locked = await _each(client, SECRETS, secrets, namespace)
+            objects = ReferencedObjects(
+                _lookup({_ROOT_CA: _ROOT_CA_OBJECT, **found}, unreadable), _lookup(hidden, locked)
+            )
             if len(found) == len(config_maps - {_ROOT_CA}) and len(hidden) == len(secrets):
                 self._read[uid_of(pod)] = objects
         allocatable = (node.stored.get("status") or {}).get("allocatable") or {}
@@ -87,12 +90,29 @@ def mount_pause(pod: Obj, now: datetime) -> float:
     return min(max(age / 2, _LEAST_PAUSE), _LONGEST_PAUSE)
 
 
-async def _each(client: ApiClient, kind: Kind, names: Iterable[str], namespace: str) -> dict[str, Obj]:
+async def _each(
+    client: ApiClient, kind: Kind, names: Iterable[str], namespace: str
+) -> tuple[dict[str, Obj], dict[str, StatusError]]:
+    """The objects that are there, and the refusals of those that the node may not read."""
     found: dict[str, Obj] = {}
+    refused: dict[str, StatusError] = {}
     for name in names:
         try:
             found[name] = await client.get(kind, name, namespace)
         except StatusError as error:
             if error.code not in _ABSENT:
                 raise
-    return found
+            if error.code == 403:
+                refused[name] = error
+    return found, refused
+
+
+def _lookup(found: Mapping[str, Obj], refused: Mapping[str, StatusError]) -> Lookup:
+    """Look objects up by name; one that may not be read is an error, also where it is optional, as for a kubelet."""
+
+    def lookup(name: str) -> Obj | None:
+        if name in refused:
+            raise ConfigError(str(refused[name]))
+        return found.get(name)
+
+    return lookup
