@@ -268,6 +268,14 @@ def test_fail_index_rule_fails_at_once_and_ignore_rule_does_not_count():
     assert (annotations[FAILURES], annotations[IGNORED_FAILURES]) == ("9", "1")
 
 
+def test_pods_of_a_job_with_a_selector_by_hand_have_the_labels_of_its_template_alone():
+    labels = job_pod(by_index(), None, None)["metadata"]["labels"]
+    assert {"job-name", "batch.kubernetes.io/controller-uid"} <= labels.keys()
+    by_hand = by_index()
+    by_hand["spec"] |= {"manualSelector": True, "template": {"metadata": {"labels": {"app": "x"}}, "spec": {}}}
+    assert job_pod(by_hand, None, None)["metadata"]["labels"] == {"app": "x"}
+
+
 def test_failed_pod_with_most_retries_is_held_per_index():
     pods = [pod_of("a", "Failed", code=1, index=0, tried=2), pod_of("b", "Failed", code=1, index=0, tried=1)]
     counted = tally(by_index(5), pods)

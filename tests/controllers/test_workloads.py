@@ -219,6 +219,44 @@ async def test_progress_deadline_sets_condition(cluster):
     await cluster.eventually(told)
 
 
+async def progress_since(cluster, version, last):
+    """The reasons of the Progressing condition in the order of writing, up to and with `last`."""
+    reasons = []
+    async for _, obj in cluster.client.watch(DEPLOYMENTS, "ns", resource_version=version, timeout_seconds=20):
+        condition = get_condition(obj, "Progressing") or {}
+        if condition.get("reason") not in reasons[-1:]:
+            reasons.append(condition.get("reason"))
+        if condition.get("reason") == last and obj["status"].get("observedGeneration") == obj["metadata"]["generation"]:
+            return reasons
+    raise AssertionError(reasons)
+
+
+async def test_rollout_long_after_the_last_one_has_its_whole_deadline(cluster):
+    slow = {"progressDeadlineSeconds": 2}
+    await cluster.create(DEPLOYMENTS, deployment(2, **slow))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start(*BOTH)
+    await status_is(cluster, DEPLOYMENTS, availableReplicas=2, updatedReplicas=2)
+    await asyncio.sleep(2.2)
+    before = (await cluster.get(DEPLOYMENTS, "web"))["metadata"]["resourceVersion"]
+    await cluster.set_spec(DEPLOYMENTS, "web", deployment(2, "v2", **slow)["spec"])
+    reasons = await progress_since(cluster, before, "ReplicaSetUpdated")
+    assert reasons == ["NewReplicaSetAvailable", "NewReplicaSetCreated", "ReplicaSetUpdated"]
+
+
+async def test_deployment_that_is_scaled_does_not_begin_to_progress_anew(cluster):
+    await cluster.create(DEPLOYMENTS, deployment(2))
+    await cluster.play(Kubelet(cluster.client).run())
+    await cluster.start(*BOTH)
+    await status_is(cluster, DEPLOYMENTS, availableReplicas=2, updatedReplicas=2)
+    before = (await cluster.get(DEPLOYMENTS, "web"))["metadata"]["resourceVersion"]
+    await cluster.client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 3}}, "ns")
+    assert await progress_since(cluster, before, "NewReplicaSetAvailable") == ["NewReplicaSetAvailable"]
+    await status_is(cluster, DEPLOYMENTS, availableReplicas=3, updatedReplicas=3)
+    conditions = (await cluster.get(DEPLOYMENTS, "web"))["status"]["conditions"]
+    assert [each["type"] for each in conditions] == ["Progressing", "Available"]
+
+
 async def test_rollout_continues_after_controller_is_killed(cluster):
     await cluster.create(DEPLOYMENTS, deployment(6))
     for step in range(6):

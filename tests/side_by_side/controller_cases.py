@@ -1,117 +1,77 @@
-"""Cases for real controllers: what is done to a namespace, step by step; after each the controllers come to rest.
+"""Cases for the controllers of workloads: what is done to a namespace, step by step; after each they come to rest.
 
 A step is a list of kubectl's words and, for what is created, the object. `FIRST` in a name stands for the oldest pod.
 """
 
 from __future__ import annotations
 
-from controller_churn import GPU_CLASS, manifest, template, workload
-from manifests import Obj
-
-Step = list[tuple[str, ...] | Obj]
-SIMULATED = "simulated.haru.dev"
-FIRST = "FIRST"
-
-
-def _patch(target: str, patch: str) -> tuple[str, ...]:
-    return "patch", target, "--type=merge", f"--patch={patch}"
-
-
-def _image(target: str, number: int) -> tuple[str, ...]:
-    return "set", "image", target, f"c=busybox:{number}"
-
-
-def _scale(target: str, replicas: int) -> tuple[str, ...]:
-    return "scale", target, f"--replicas={replicas}"
-
-
-def _delete(target: str, cascade: str = "background") -> tuple[str, ...]:
-    return "delete", target, "--wait=false", f"--cascade={cascade}"
-
-
-def _job(name: str, annotations: dict[str, str] | None = None, **spec: object) -> Obj:
-    pods = template(name, restartPolicy="Never")
-    pods["metadata"] = {"annotations": annotations or {}}
-    return manifest("batch/v1", "Job", name, template=pods, **spec)
-
-
-def _budget(name: str, app: str | None, **spec: object) -> Obj:
-    selector = {"matchLabels": {"app": app}} if app else {}
-    return manifest("policy/v1", "PodDisruptionBudget", name, selector=selector, **spec)
-
-
-def _pod(name: str, app: str) -> Obj:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": app}}, **_spec_of(app)}
-
-
-def _spec_of(app: str) -> Obj:
-    return {"spec": template(app)["spec"]}
-
-
-def _claimed(app: str) -> Obj:
-    pods = template(app, resourceClaims=[{"name": "g", "resourceClaimTemplateName": "gpu"}])
-    pods["spec"]["containers"][0]["resources"]["claims"] = [{"name": "g"}]
-    return pods
-
-
-_VOLUMES = [
-    {
-        "metadata": {"name": "v"},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": "none",
-            "resources": {"requests": {"storage": "1Mi"}},
-        },
-    }
-]
-_GPU = {"spec": {"devices": {"requests": [{"name": "g", "exactly": {"deviceClassName": GPU_CLASS}}]}}}
-_FAILS = {f"{SIMULATED}/fail": "1"}
-_ENDS = {f"{SIMULATED}/run-seconds": "1"}
-_INDEXED = {"completionMode": "Indexed"}
+from controller_case_parts import (
+    ENDS,
+    FAILS,
+    FIRST,
+    GPU,
+    INDEXED,
+    VOLUMES,
+    Step,
+    budget,
+    claimed,
+    cron,
+    delete,
+    holder,
+    image,
+    job,
+    patch,
+    pod,
+    rolling,
+    rules,
+    scale,
+    succeeds,
+)
+from controller_churn import manifest, template, workload
 
 CASES: dict[str, list[Step]] = {
     "deployment": [
         [workload("Deployment", "d", 3, template("d"))],
-        [_image("deployment/d", 2)],
-        [_scale("deployment/d", 5)],
+        [image("deployment/d", 2)],
+        [scale("deployment/d", 5)],
         [("annotate", "deployment/d", "mine=1"), ("rollout", "pause", "deployment/d")],
-        [_image("deployment/d", 3)],
+        [image("deployment/d", 3)],
         [("rollout", "resume", "deployment/d")],
         [("rollout", "undo", "deployment/d")],
-        [_delete("deployment/d", "foreground")],
+        [delete("deployment/d", "foreground")],
     ],
     "deployment-recreated": [
         [workload("Deployment", "d", 3, template("d"), strategy={"type": "Recreate"}, revisionHistoryLimit=1)],
-        [_image("deployment/d", 2)],
-        [_image("deployment/d", 3)],
-        [_delete("deployment/d", "orphan")],
+        [image("deployment/d", 2)],
+        [image("deployment/d", 3)],
+        [delete("deployment/d", "orphan")],
     ],
     "deployment-stuck": [
         [workload("Deployment", "d", 4, template("d"), progressDeadlineSeconds=5)],
-        [_patch("deployment/d", '{"spec":{"template":{"spec":{"nodeSelector":{"no":"where"}}}}}')],
-        [_scale("deployment/d", 10)],
-        [_patch("deployment/d", '{"spec":{"template":{"spec":{"nodeSelector":null}}}}')],
+        [patch("deployment/d", '{"spec":{"template":{"spec":{"nodeSelector":{"no":"where"}}}}}')],
+        [scale("deployment/d", 10)],
+        [patch("deployment/d", '{"spec":{"template":{"spec":{"nodeSelector":null}}}}')],
     ],
     "refused": [
         [manifest("v1", "ResourceQuota", "q", hard={"pods": "2", "count/replicasets.apps": "1"})],
         [workload("ReplicaSet", "r", 1, template("r"))],
         [workload("Deployment", "d", 3, template("d"))],
-        [_delete("replicaset/r")],
-        [_patch("resourcequota/q", '{"spec":{"hard":{"pods":"9"}}}')],
+        [delete("replicaset/r")],
+        [patch("resourcequota/q", '{"spec":{"hard":{"pods":"9"}}}')],
     ],
     "adopted": [
-        [_pod("o1", "r"), _pod("o2", "r")],
+        [pod("o1", "r"), pod("o2", "r")],
         [workload("ReplicaSet", "r", 3, template("r"))],
         [("label", "pod/o1", "app=else", "--overwrite")],
-        [_delete("replicaset/r", "orphan")],
+        [delete("replicaset/r", "orphan")],
     ],
     "statefulset": [
         [workload("StatefulSet", "w", 3, template("w"), serviceName="w")],
-        [_image("statefulset/w", 2)],
-        [_patch("statefulset/w", '{"spec":{"updateStrategy":{"rollingUpdate":{"partition":2}}}}')],
-        [_image("statefulset/w", 3)],
-        [_delete("pod/w-0")],
-        [_scale("statefulset/w", 1)],
+        [image("statefulset/w", 2)],
+        [patch("statefulset/w", '{"spec":{"updateStrategy":{"rollingUpdate":{"partition":2}}}}')],
+        [image("statefulset/w", 3)],
+        [delete("pod/w-0")],
+        [scale("statefulset/w", 1)],
     ],
     "statefulset-volumes": [
         [
@@ -122,39 +82,39 @@ CASES: dict[str, list[Step]] = {
                 template("w", nodeSelector={"no": "where"}),
                 serviceName="w",
                 podManagementPolicy="Parallel",
-                volumeClaimTemplates=_VOLUMES,
+                volumeClaimTemplates=VOLUMES,
                 persistentVolumeClaimRetentionPolicy={"whenDeleted": "Delete", "whenScaled": "Delete"},
             )
         ],
-        [_scale("statefulset/w", 1)],
-        [_patch("statefulset/w", '{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain"}}}')],
-        [_delete("statefulset/w")],
+        [scale("statefulset/w", 1)],
+        [patch("statefulset/w", '{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain"}}}')],
+        [delete("statefulset/w")],
     ],
     "daemonset": [
         [workload("DaemonSet", "d", None, template("d"))],
-        [_image("daemonset/d", 2)],
-        [_patch("daemonset/d", '{"spec":{"template":{"spec":{"nodeSelector":{"no":"where"}}}}}')],
+        [image("daemonset/d", 2)],
+        [patch("daemonset/d", '{"spec":{"template":{"spec":{"nodeSelector":{"no":"where"}}}}}')],
     ],
     "job": [
-        [_job("j", _ENDS, completions=3, parallelism=2), _job("none", parallelism=0)],
-        [_job("i", _ENDS, completions=4, parallelism=2, **_INDEXED)],
-        [_delete("job/j")],
+        [job("j", ENDS, completions=3, parallelism=2), job("none", parallelism=0)],
+        [job("i", ENDS, completions=4, parallelism=2, **INDEXED)],
+        [delete("job/j")],
     ],
     "job-failed": [
-        [_job("j", _FAILS, backoffLimit=0)],
-        [_job("k", _FAILS, completions=3, parallelism=3, backoffLimitPerIndex=0, **_INDEXED)],
+        [job("j", FAILS, backoffLimit=0)],
+        [job("k", FAILS, completions=3, parallelism=3, backoffLimitPerIndex=0, **INDEXED)],
     ],
     "job-suspended": [
-        [_job("j", completions=4, parallelism=2, suspend=True)],
-        [_patch("job/j", '{"spec":{"suspend":false,"parallelism":3}}')],
-        [_delete(f"pod/{FIRST}")],
-        [_patch("job/j", '{"spec":{"suspend":true}}')],
-        [_patch("job/j", '{"spec":{"suspend":false,"activeDeadlineSeconds":1}}')],
+        [job("j", completions=4, parallelism=2, suspend=True)],
+        [patch("job/j", '{"spec":{"suspend":false,"parallelism":3}}')],
+        [delete(f"pod/{FIRST}")],
+        [patch("job/j", '{"spec":{"suspend":true}}')],
+        [patch("job/j", '{"spec":{"suspend":false,"activeDeadlineSeconds":1}}')],
     ],
     "budgets": [
-        [workload("Deployment", "d", 4, template("d")), _pod("alone", "alone")],
-        [_budget("a", "d", minAvailable=2), _budget("b", "alone", maxUnavailable=1)],
-        [_budget("c", None, minAvailable="50%"), _budget("n", "nobody", maxUnavailable=1)],
+        [workload("Deployment", "d", 4, template("d")), pod("alone", "alone")],
+        [budget("a", "d", minAvailable=2), budget("b", "alone", maxUnavailable=1)],
+        [budget("c", None, minAvailable="50%"), budget("n", "nobody", maxUnavailable=1)],
     ],
     "claims": [
         [
@@ -162,11 +122,126 @@ CASES: dict[str, list[Step]] = {
                 "apiVersion": "resource.k8s.io/v1",
                 "kind": "ResourceClaimTemplate",
                 "metadata": {"name": "gpu"},
-                "spec": _GPU,
+                "spec": GPU,
             }
         ],
-        [workload("Deployment", "d", 2, _claimed("d"))],
-        [_delete("resourceclaimtemplate/gpu"), _scale("deployment/d", 3)],
-        [_scale("deployment/d", 0)],
+        [workload("Deployment", "d", 2, claimed("d"))],
+        [delete("resourceclaimtemplate/gpu"), scale("deployment/d", 3)],
+        [scale("deployment/d", 0)],
+    ],
+    "deployment-surge": [
+        [workload("Deployment", "d", 4, template("d"), strategy=rolling(maxSurge=0, maxUnavailable="50%"))],
+        [image("deployment/d", 2)],
+        [("rollout", "restart", "deployment/d")],
+        [patch("deployment/d", '{"spec":{"minReadySeconds":3}}'), image("deployment/d", 3)],
+        [("rollout", "undo", "deployment/d", "--to-revision=1")],
+        [delete("replicaset.apps", "background", "--all")],
+        [scale("deployment/d", 0)],
+    ],
+    "deployment-shared": [
+        [workload("Deployment", "d", 2, template("d"))],
+        [workload("Deployment", "e", 2, template("d"))],
+        [patch("deployment/d", '{"spec":{"revisionHistoryLimit":0}}'), image("deployment/d", 2)],
+        [delete("deployment/d", "orphan")],
+        [delete("deployment/e")],
+    ],
+    "replicaset-costs": [
+        [workload("ReplicaSet", "r", 3, template("r"), minReadySeconds=2)],
+        [("annotate", f"pod/{FIRST}", "controller.kubernetes.io/pod-deletion-cost=-5"), scale("replicaset/r", 2)],
+        [patch(f"pod/{FIRST}", '{"metadata":{"ownerReferences":null}}')],
+        [scale("replicaset/r", 0)],
+    ],
+    "replicationcontroller": [
+        [manifest("v1", "ReplicationController", "rc", replicas=2, selector={"app": "rc"}, template=template("rc"))],
+        [scale("replicationcontroller/rc", 3)],
+        [delete(f"pod/{FIRST}")],
+        [delete("replicationcontroller/rc", "orphan")],
+    ],
+    "statefulset-ordinals": [
+        [workload("StatefulSet", "w", 2, template("w"), serviceName="w", ordinals={"start": 3}, minReadySeconds=2)],
+        [patch("statefulset/w", '{"spec":{"ordinals":{"start":2}}}')],
+        [patch("statefulset/w", '{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}')],
+        [image("statefulset/w", 2)],
+        [delete("pod/w-3")],
+        [delete("statefulset/w", "orphan")],
+    ],
+    "statefulset-stuck": [
+        [workload("StatefulSet", "w", 3, template("w"), serviceName="w", podManagementPolicy="Parallel")],
+        [patch("statefulset/w", '{"spec":{"template":{"spec":{"nodeSelector":{"no":"where"}}}}}')],
+        [("rollout", "undo", "statefulset/w")],
+        [delete("pod/w-2")],
+        [scale("statefulset/w", 0)],
+    ],
+    "daemonset-surge": [
+        [workload("DaemonSet", "d", None, template("d"), updateStrategy=rolling(maxSurge=1, maxUnavailable=0))],
+        [image("daemonset/d", 2)],
+        [patch("daemonset/d", '{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}')],
+        [image("daemonset/d", 3)],
+        [delete(f"pod/{FIRST}")],
+        [("rollout", "undo", "daemonset/d", "--to-revision=1")],
+        [delete("daemonset/d", "orphan")],
+    ],
+    "job-policies": [
+        [job("f", FAILS, backoffLimit=3, podFailurePolicy=rules("FailJob"))],
+        [job("i", FAILS, backoffLimit=1, podFailurePolicy=rules("Ignore"))],
+        [job("c", FAILS, backoffLimit=1, podFailurePolicy=rules("Count"), podReplacementPolicy="Failed")],
+        [job("x", FAILS, completions=3, backoffLimitPerIndex=2, podFailurePolicy=rules("FailIndex"), **INDEXED)],
+        [delete("job/i")],
+    ],
+    "job-indexes": [
+        [job("m", FAILS, completions=4, parallelism=1, backoffLimitPerIndex=0, maxFailedIndexes=1, **INDEXED)],
+        [job("s", ENDS, completions=4, parallelism=1, successPolicy=succeeds("0-1", 1), **INDEXED)],
+        [job("e", completions=4, parallelism=4, **INDEXED)],
+        [patch("job/e", '{"spec":{"completions":2,"parallelism":2}}')],
+        [patch("job/e", '{"spec":{"completions":3,"parallelism":3}}')],
+        [patch("job/e", '{"spec":{"parallelism":0}}')],
+    ],
+    "job-ended": [
+        [job("t", ENDS, ttlSecondsAfterFinished=2), job("d", activeDeadlineSeconds=2, completions=2, parallelism=2)],
+        [
+            job("m", managedBy="example.com/other"),
+            job("r", completions=2, parallelism=3, podReplacementPolicy="Failed"),
+        ],
+        [delete(f"pod/{FIRST}")],
+        [job("q", FAILS, backoffLimit=2, pods=template("q", restartPolicy="OnFailure"))],
+        [delete("job/r", "orphan")],
+        [delete("job/m", "foreground")],
+    ],
+    "job-selected": [
+        [pod("own", "hand")],
+        [job("h", manualSelector=True, selector={"matchLabels": {"app": "h"}}, completions=2, parallelism=2)],
+        [patch("job/h", '{"spec":{"suspend":true}}')],
+        [patch("job/h", '{"spec":{"template":{"spec":{"nodeSelector":{"kubernetes.io/os":"linux"}}}}}')],
+        [patch("job/h", '{"spec":{"suspend":false}}')],
+    ],
+    "job-gang": [
+        [job("g", completions=3, parallelism=3, **INDEXED)],
+        [job("big", completions=900, parallelism=2, **INDEXED), job("one", ENDS, completions=1, parallelism=1)],
+        [delete(f"pod/{FIRST}")],
+        [patch("job/g", '{"spec":{"suspend":true}}')],
+        [patch("job/g", '{"spec":{"suspend":false}}')],
+        [delete("job/g")],
+    ],
+    "cronjob": [
+        [cron("c", suspend=True), cron("z", timeZone="Europe/Berlin", suspend=True)],
+        [("create", "job", "now", "--from=cronjob/c")],
+        [delete("cronjob/c", "foreground")],
+    ],
+    "budgets-changed": [
+        [workload("Deployment", "d", 4, template("d")), budget("p", "d", maxUnavailable="30%")],
+        [scale("deployment/d", 10)],
+        [patch("pdb/p", '{"spec":{"maxUnavailable":null,"minAvailable":"100%"}}')],
+        [pod("x", "d")],
+        [delete("deployment/d")],
+        [workload("StatefulSet", "s", 2, template("d"), serviceName="s")],
+    ],
+    "claims-shared": [
+        [manifest("resource.k8s.io/v1", "ResourceClaim", "own", **GPU["spec"])],
+        [holder("a", resourceClaimName="own"), holder("b", resourceClaimName="own")],
+        [holder("t", resourceClaimTemplateName="late")],
+        [manifest("resource.k8s.io/v1", "ResourceClaimTemplate", "late", **GPU)],
+        [delete("resourceclaim/own"), delete("pod/a")],
+        [delete("pod/b"), delete("pod/t")],
+        [job("j", ENDS, pods=claimed("j", resourceClaimTemplateName="late"))],
     ],
 }

@@ -26,19 +26,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import controller_cases
+import controller_object_cases
 from benchmarks.control_planes import GANG_GATES, haru_program, make_key, serving
 from benchmarks.processes import started
-from controller_cases import CASES, FIRST, Step
+from controller_case_parts import FIRST, Step
 from manifests import Obj
 
+CASES = controller_cases.CASES | controller_object_cases.CASES
 KINDS = (
     "pods,services,endpointslices,persistentvolumeclaims,replicationcontrollers,resourcequotas,deployments,replicasets,"
-    "statefulsets,daemonsets,controllerrevisions,jobs,cronjobs,poddisruptionbudgets,resourceclaims"
+    "statefulsets,daemonsets,controllerrevisions,jobs,cronjobs,poddisruptionbudgets,resourceclaims,workloads,podgroups,"
+    "endpoints,configmaps,secrets,serviceaccounts,horizontalpodautoscalers"
 )
 QUIET_SECONDS, MOST_SECONDS = 4.0, 90.0
 _VARIES = re.compile(
     r"uid|resourceVersion|managedFields|[a-z]+Timestamp|[a-z]+(Transition|Update|Probe|ion)?Time|(started|finished)At"
     r"|(pod|host)IPs?|clusterIPs?|nodeName|(container|image)ID|containerStatuses|addresses|targetRef"
+    r"|token|ca\.crt|nodePort"
 )
 _OF_THE_NODE = frozenset({"PodScheduled", "Initialized", "ContainersReady", "PodReadyToStartContainers"})
 _TEXTS = (
@@ -88,7 +93,9 @@ class Plane:
             labels, owners = obj["metadata"].get("labels") or {}, obj["metadata"].get("ownerReferences")
             keys = {"ReplicaSet": "pod-template-hash", "ControllerRevision": "controller-revision-hash"}
             made = labels.get(keys.get(obj["kind"], "")) or labels.get("controller.kubernetes.io/hash")
-            if made and owners and obj["kind"] in keys:
+            if obj["kind"] in ("Workload", "PodGroup"):
+                made = obj["metadata"]["name"]
+            if made and owners and (obj["kind"] in keys or obj["kind"] in ("Workload", "PodGroup")):
                 seen = self.hashes.setdefault((namespace, f"{obj['kind']}/{owners[0]['name']}"), [])
                 if made not in seen:
                     seen.append(made)
@@ -115,6 +122,9 @@ def outcome(plane: Plane, namespace: str) -> Counter[str]:
     """The objects of a namespace and its controllers' events, each as text, with how often it is there."""
     objects = plane.listed("-n", namespace)
     hashes = plane.known(namespace, objects)
+    objects = [
+        obj for obj in objects if obj["metadata"]["name"] != "kube-root-ca.crt"
+    ]  # only who knows it publishes it
     for obj in objects:
         status = obj.get("status") or {}
         if obj["kind"] == "Pod":
@@ -137,7 +147,11 @@ def plane(name: str, programs: Path) -> Iterator[Plane]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         kubeconfig = stack.enter_context(serving(str(programs / "kube-apiserver"))).kubeconfig
-        common = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", f"--feature-gates={GANG_GATES}"]
+        common = [
+            f"--kubeconfig={kubeconfig}",
+            "--leader-elect=false",
+            f"--feature-gates={GANG_GATES},WorkloadWithJob=true",
+        ]
         nodes = [f"--kubeconfig={kubeconfig}", "--profile=dgx-h100:1,cpu:3", "--no-taint"]
         haru = haru_program("haru")
         if name == "haru":

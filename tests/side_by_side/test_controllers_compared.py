@@ -7,8 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from controller_cases import CASES
-from controllers_compared import KINDS, Plane, outcome, plain
+from controllers_compared import CASES, KINDS, Plane, outcome, plain
 from manifests import Obj
 
 
@@ -55,7 +54,7 @@ def test_steps_of_case_are_objects_or_words_of_kubectl(name: str) -> None:
         if isinstance(change, dict):
             assert {"apiVersion", "kind", "metadata"} <= change.keys()
             continue
-        assert change[0] in ("patch", "set", "scale", "delete", "annotate", "rollout", "label")
+        assert change[0] in ("create", "patch", "set", "scale", "delete", "annotate", "rollout", "label")
         for word in change:
             if word.startswith("--patch="):
                 assert json.loads(word.removeprefix("--patch="))

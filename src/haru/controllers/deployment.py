@@ -23,6 +23,7 @@ from haru.kube.meta import (
     Obj,
     annotations_of,
     controller_of,
+    get_condition,
     is_being_deleted,
     labels_of,
     name_of,
@@ -217,7 +218,10 @@ class DeploymentController(Controller):
         if replicas_of(created):
             text = f"Scaled up replica set {name_of(created)} from 0 to {replicas_of(created)}"
             self.events.event(deployment, "Normal", "ScalingReplicaSet", text)
-        await self._note_revision(deployment, revision_of(created))
+        condition = ConditionText(
+            "Progressing", "True", "NewReplicaSetCreated", f'Created new replica set "{name_of(created)}"'
+        )
+        await self._note_revision(deployment, revision_of(created), condition)
         return created
 
     def _new_body(self, deployment: Obj, old: Sequence[Obj], collisions: int) -> Obj:
@@ -266,25 +270,33 @@ class DeploymentController(Controller):
             patch["spec"] = {"minReadySeconds": min_ready}
         if patch:
             new = await self._patch_set(new, patch)
-        await self._note_revision(deployment, revision_of(new))
+        known = get_condition(deployment, "Progressing") is not None
+        text = f'Found new replica set "{name_of(new)}"'
+        found = None if known else ConditionText("Progressing", "True", "FoundNewReplicaSet", text)
+        await self._note_revision(deployment, revision_of(new), found)
         return new
 
     async def _note_failure(self, deployment: Obj, reason: str, text: str) -> None:
         """Say why the rollout does not go on."""
         self.events.event(deployment, "Warning", reason, text)
-        if not deployment_status.has_deadline(deployment):
-            return
-        status = deployment.get("status") or {}
-        condition = ConditionText("Progressing", "False", reason, text)
-        conditions = deployment_status.with_condition(status.get("conditions") or (), condition, self.timestamp())
-        if conditions != status.get("conditions"):
-            await self.update_status(self.deployments, deployment, {**status, "conditions": conditions})
+        await self._note_revision(
+            deployment, revision_of(deployment), ConditionText("Progressing", "False", reason, text)
+        )
 
-    async def _note_revision(self, deployment: Obj, revision: int) -> None:
+    async def _note_revision(self, deployment: Obj, revision: int, progress: ConditionText | None = None) -> None:
+        """Write down the revision, and what is said of progress to who waits for it."""
+        noted = deployment
         if revision_of(deployment) != revision:
             # By way of the status: annotations of a Deployment count in its generation.
             annotations = {**annotations_of(deployment), REVISION: str(revision)}
             noted = {**deployment, "metadata": {**deployment["metadata"], "annotations": annotations}}
+        if progress is not None and deployment_status.has_deadline(deployment):
+            status = deployment.get("status") or {}
+            before = status.get("conditions") or []
+            conditions = deployment_status.with_condition(before, progress, self.timestamp())
+            if conditions != before:
+                noted = {**noted, "status": {**status, "conditions": conditions}}
+        if noted is not deployment:
             await self.update(self.deployments, noted, "status")
 
     # -- sizes --------------------------------------------------------------------------------------------------------

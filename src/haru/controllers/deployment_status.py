@@ -15,6 +15,7 @@ from haru.kube.meta import Obj, get_condition, name_of
 from haru.kube.names import format_time, parse_time
 
 _NO_DEADLINE = 2**31 - 1
+_COMPLETE = "NewReplicaSetAvailable"
 
 
 def counts(deployment: Mapping[str, Any], new: Obj | None, replica_sets: Sequence[Obj]) -> Obj:
@@ -40,9 +41,9 @@ def counts(deployment: Mapping[str, Any], new: Obj | None, replica_sets: Sequenc
 
 
 def with_condition(conditions: Sequence[Obj], new: ConditionText, now: str) -> list[Obj]:
-    """Return the conditions with one set; its times change only when something else of it did."""
+    """Return the conditions with one set; it stays as it is where its status and reason do."""
     old = get_condition(conditions, new.type)
-    if old is not None and (old["status"], old.get("reason"), old.get("message")) == new[1:]:
+    if old is not None and (old["status"], old.get("reason")) == (new.status, new.reason):
         return list(conditions)
     since = old["lastTransitionTime"] if old is not None and old["status"] == new.status else now
     condition = {
@@ -100,7 +101,7 @@ def conditions(
         )
     result = with_condition(result, text, stamp)
     result, due = _progressing(deployment, status, new, result, now)
-    failures = [get_condition(rs, "ReplicaFailure") for rs in replica_sets]
+    failures = [get_condition(rs, "ReplicaFailure") for rs in (*([new] if new else ()), *replica_sets)]
     failure = next((f for f in failures if f is not None and f["status"] == "True"), None)
     if failure is None:
         result = [c for c in result if c["type"] != "ReplicaFailure"]
@@ -118,31 +119,30 @@ def _progressing(
     current = get_condition(result, "Progressing")
     if not has_deadline(deployment):
         return [c for c in result if c["type"] != "Progressing"], None
+    reason = (current or {}).get("reason")
     if deployment["spec"].get("paused"):
+        if reason == "ProgressDeadlineExceeded":
+            return result, None
         return with_condition(
             result, ConditionText("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused"), stamp
         ), None
     what = f'ReplicaSet "{name_of(new)}"' if new else f'Deployment "{name_of(deployment)}"'
-    if current is not None and current.get("reason") == "DeploymentPaused":
+    if reason == "DeploymentPaused":
         result = with_condition(
             result, ConditionText("Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed"), stamp
         )
         current = get_condition(result, "Progressing")
-    was_complete = current is not None and current.get("reason") == "NewReplicaSetAvailable"
-    if is_complete(deployment, status) and new is not None:
+    if reason == _COMPLETE and status.get("replicas") == status.get("updatedReplicas"):
+        return result, None  # a finished rollout that is scaled or has lost a pod has not begun anew
+    if is_complete(deployment, status):
         message = f"{what} has successfully progressed."
-        return with_condition(
-            result, ConditionText("Progressing", "True", "NewReplicaSetAvailable", message), stamp
-        ), None
-    if was_complete and status.get("updatedReplicas") == old_status.get("updatedReplicas"):
-        return result, None  # a finished rollout that lost a pod has not begun anew
-    if current is None or has_progressed(old_status, status):
-        if current is None and new is not None:
-            reason, message = "NewReplicaSetCreated", f'Created new replica set "{name_of(new)}"'
-        else:
-            reason, message = "ReplicaSetUpdated", f"{what} is progressing."
-        result = _refreshed(with_condition(result, ConditionText("Progressing", "True", reason, message), stamp), stamp)
+        return with_condition(result, ConditionText("Progressing", "True", _COMPLETE, message), stamp), None
+    if has_progressed(old_status, status):
+        text = ConditionText("Progressing", "True", "ReplicaSetUpdated", f"{what} is progressing.")
+        result = _refreshed(with_condition(result, text, stamp), stamp)
         return result, float(deployment["spec"]["progressDeadlineSeconds"])
+    if current is None or reason == _COMPLETE:
+        return result, None  # the rollout that is to be timed has not been written down yet
     since = parse_time(current.get("lastUpdateTime") or current["lastTransitionTime"])
     remaining = (since + timedelta(seconds=deployment["spec"]["progressDeadlineSeconds"]) - now).total_seconds()
     if remaining > 0:

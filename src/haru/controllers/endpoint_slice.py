@@ -16,7 +16,6 @@ from haru.controllers.service_pods import (
     SERVICE_NAME,
     TRIGGER,
     is_headless,
-    last_change,
     selector_of,
 )
 from haru.controllers.service_triggers import ServiceFollower
@@ -75,7 +74,7 @@ class EndpointSliceController(ServiceFollower):
         zones = {node: self._zone(node) for node in {node_of(pod) for pod in pods}}
         existing = [each for each in self.slices.by_index("service", key) if not is_being_deleted(each)]
         found = plan(existing, wanted_of(service, pods, zones))
-        labels, trigger = _labels(service), last_change(service, pods)
+        labels, trigger = _labels(service), self.change_times.since_last(service, pods)
         for group, endpoints in found.create:
             metadata: Obj = {"generateName": f"{name}-", "namespace": namespace}
             metadata["ownerReferences"] = [owner_reference(service, SERVICES)]
@@ -98,8 +97,8 @@ def _with(
 ) -> Obj:
     """The slice with these endpoints, if any are given, and the labels of its Service."""
     metadata = {**endpoint_slice["metadata"], "labels": labels}
-    if trigger:
-        metadata["annotations"] = {**annotations_of(endpoint_slice), TRIGGER: trigger}
+    annotations = {key: value for key, value in annotations_of(endpoint_slice).items() if key != TRIGGER}
+    metadata["annotations"] = {**annotations, TRIGGER: trigger} if trigger else annotations
     made = {**endpoint_slice, "metadata": metadata}
     if group is not None:
         made["addressType"], ports = group

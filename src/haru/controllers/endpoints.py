@@ -21,7 +21,6 @@ from haru.controllers.service_pods import (
     families_of,
     hostname_of,
     is_headless,
-    last_change,
     may_serve,
     ports_of,
     publishes_unready,
@@ -85,12 +84,13 @@ class EndpointsController(ServiceFollower):
         pods = self.pods_of(service)
         subsets, is_cut = subsets_of(service, pods)
         labels, over = _labels(service), {_OVER: "truncated"} if is_cut else {}
+        trigger = self.change_times.since_last(service, pods)
         before = {} if known is None else annotations_of(known)
         stands = known is not None and (known.get("subsets") or [], labels_of(known)) == (subsets, labels)
         if stands and over.get(_OVER) == before.get(_OVER):
             return
         annotations = {key: value for key, value in before.items() if key not in (_OVER, TRIGGER)} | over
-        if trigger := last_change(service, pods):
+        if trigger:
             annotations[TRIGGER] = trigger
         told: Obj = {"apiVersion": ENDPOINTS.api_version, "kind": ENDPOINTS.kind, "subsets": subsets}
         named = {"name": name_of(service), "namespace": namespace_of(service)}

@@ -7,7 +7,7 @@ Source: core/v1 Service, discovery.k8s.io/v1 EndpointSlice (KEP-752, KEP-1672), 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -132,13 +132,6 @@ def hostname_of(service: Obj, pod: Obj) -> str:
 def reference_to(pod: Obj) -> Obj:
     """An ObjectReference to a pod."""
     return {"kind": "Pod", "name": name_of(pod), "namespace": namespace_of(pod), "uid": uid_of(pod)}
-
-
-def last_change(service: Obj, pods: Iterable[Obj]) -> str:
-    """When what is written down here came about: the Service was made, or a pod became ready or stopped being it."""
-    changes = [service["metadata"].get("creationTimestamp") or ""]
-    changes += [(get_condition(pod, "Ready") or {}).get("lastTransitionTime") or "" for pod in pods]
-    return max(changes)
 
 
 def conditions_of(service: Obj, pod: Obj) -> Obj:

@@ -35,7 +35,7 @@ def pod_for_job(job: Obj, index: int | None, group: str | None) -> Obj:
     pod = pod_from_template(job, _JOBS, job["spec"]["template"])
     metadata, spec = pod["metadata"], pod["spec"]
     labels = metadata.setdefault("labels", {})
-    for prefix in ("", "batch.kubernetes.io/"):
+    for prefix in () if job["spec"].get("manualSelector") else ("", "batch.kubernetes.io/"):
         labels.setdefault(f"{prefix}job-name", name_of(job))
         labels.setdefault(f"{prefix}controller-uid", uid_of(job))
     metadata["finalizers"] = [*metadata.get("finalizers", ()), JOB_TRACKING]
