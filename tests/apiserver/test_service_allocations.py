@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address, ip_network
 from itertools import islice
 from random import Random
 from typing import Any
@@ -10,7 +11,8 @@ import orjson
 import pytest
 from api_caller import Caller
 
-from haru.apiserver.registry.service_allocations import NODE_PORTS, Numbers, ServiceAllocations
+from haru.apiserver.registry.service_allocations import NODE_PORTS, Addresses, Numbers, ServiceAllocations
+from haru.kube.service_networks import gives_out
 from haru.storage import Delete, Put, StoreError
 from haru.storage.memory import MemoryStore
 
@@ -66,8 +68,42 @@ async def test_allocations_follow_created_changed_and_deleted_services(seed: int
         ports = {port["nodePort"] for spec in seen.values() for port in spec["ports"]}
         assert list(islice(allocations.ports.free(), 20)) == [p for p in NODE_PORTS if p not in ports][:20]
         addresses = {address for spec in seen.values() for address in spec["clusterIPs"]}
-        wanted = [FIRST + 256 + last for last in range(30) if f"10.96.1.{last}" not in addresses]
+        wanted = [FIRST + 256 + last for last in range(1, 30) if f"10.96.1.{last}" not in addresses]
         assert list(islice(allocations.addresses.free(), len(wanted))) == wanted
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_free_addresses_are_those_of_ready_networks_that_nobody_holds(seed: int) -> None:
+    """Networks come, go and overlap while addresses are held and given back."""
+    random, kept, held, cidrs = Random(seed), Addresses(), set[tuple[int, str]](), dict[str, Obj]()
+    choices = ["10.1.0.0/28", "10.1.0.0/27", "10.1.0.16/29", "10.2.0.0/30", "10.2.0.0/32", "fd00::/120"]
+    for _ in range(300):
+        name, number = (
+            random.choice("abc"),
+            int(IPv4Address(random.choice(("10.1.0.0", "10.2.0.0")))) + random.randrange(33),
+        )
+        if random.random() < 0.3:
+            conditions = [{"type": "Ready", "status": random.choice(("True", "False", "Unknown"))}]
+            made = {"metadata": {}, "spec": {"cidrs": random.sample(choices, 2)}, "status": {"conditions": conditions}}
+            if random.random() < 0.3:
+                cidrs.pop(name, None)
+            else:
+                cidrs[name] = made
+            kept.change_cidr(name, cidrs.get(name))
+        elif (number, name) in held:
+            held.remove((number, name))
+            kept.release(number, name)
+        else:
+            held.add((number, name))
+            kept.hold(number, name)
+        if not cidrs:
+            continue
+        networks = {ip_network(text) for each in cidrs.values() if gives_out(each) for text in each["spec"]["cidrs"]}
+        hosts = {int(host) for network in networks if network.version == 4 for host in list(network)[1:-1]}
+        taken = {number for number, _ in held}
+        assert set(kept.free()) == hosts - taken
+        assert all(kept.is_given_out(number) == (number in hosts) for number in taken)
+        assert all(kept.is_held(number, "a") == any((number, key) in held for key in "bc") for number in taken)
 
 
 async def test_number_of_a_deleted_service_is_given_again_and_that_of_a_dry_run_was_never_taken(api: Caller) -> None:

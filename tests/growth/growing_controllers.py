@@ -154,6 +154,7 @@ def _group(kind: Kind, n: int | str) -> Obj:
     )
 
 
+IN_USE = {"ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io"}
 MAKERS: dict[str, Callable[[Kind, int | str], Obj]] = {
     "pods": pod,
     "nodes": _node,
@@ -172,6 +173,8 @@ MAKERS: dict[str, Callable[[Kind, int | str], Obj]] = {
     "daemonsets": lambda kind, n: _selecting(kind, n),
     "cronjobs": _spec(schedule="0 0 1 1 *", jobTemplate={"spec": {"template": _template(0)}}),
     "services": lambda kind, n: named(kind, n, spec={"selector": {"app": f"{n}"}, "ports": [{"port": 80}]}),
+    "servicecidrs": lambda kind, n: named(kind, n, spec={"cidrs": [f"fd00:{int(n):x}::/112"]}),
+    "ipaddresses": lambda kind, n: named(kind, n, metadata={"name": f"fd00:{int(n):x}::5", "labels": IN_USE}),
     "resourcequotas": _spec(hard={"pods": "10"}),
     "poddisruptionbudgets": lambda kind, n: _selecting(kind, n, minAvailable=1),
     "persistentvolumes": _volume,

@@ -11,6 +11,7 @@ import pytest
 from api_caller import MAPS, PODS, USER, Caller, Clock, Stream, config_map, make_config, pod
 from counted_calls import SHORT, SIZES, Steps, assert_all_flat, assert_flat
 
+from haru.apiserver.ip_address_repair import IPAddressRepair
 from haru.apiserver.request import http
 from haru.apiserver.server import ApiServer
 from haru.storage import SqliteStore
@@ -146,6 +147,24 @@ async def create_a_service(api: GrownApi) -> Work:
 async def create_a_service_after_one_is_deleted(api: GrownApi) -> Work:
     await api.sends("DELETE", f"{SERVICES}/service-2")()
     return api.sends("POST", SERVICES, service("in-its-place"), 201)
+
+
+async def delete_a_service(api: GrownApi) -> Work:
+    return api.sends("DELETE", f"{SERVICES}/service-3")
+
+
+async def repair_a_lost_address(api: GrownApi) -> Work:
+    """The first round looks at all that is there; the next ones at what has changed."""
+    repair = IPAddressRepair(api.server.components.loopback)
+    await repair.run()
+    for _ in range(2):
+        made = await api.call.create(SERVICES, {**service(""), "metadata": {"generateName": "lost-"}})
+        lost = f"/apis/networking.k8s.io/v1/ipaddresses/{made['spec']['clusterIP']}"
+        assert (await api.call("DELETE", lost)).status == 200
+        await repair.run()
+        assert (await api.call.get(lost))["spec"]["parentRef"]["name"] == made["metadata"]["name"]
+        assert (await api.call("DELETE", lost)).status == 200
+    return repair.run
 
 
 async def give_a_service_node_ports(api: GrownApi) -> Work:
@@ -299,7 +318,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     ),
     "update": (update, update_a_role, update_a_service, give_a_service_node_ports),
     "patch": (patch, patch_status),
-    "delete": (delete, delete_with_quota, delete_a_namespace),
+    "delete": (delete, delete_with_quota, delete_a_namespace, delete_a_service, repair_a_lost_address),
     "deletecollection": (delete_all_of_a_namespace,),
 }
 """Requests by the verb that they are in discovery."""
@@ -308,6 +327,8 @@ CASES: dict[str, tuple[Case, ...]] = {
 BESIDE_MUCH_THAT_IS_THERE = (
     create_a_service,
     create_a_service_after_one_is_deleted,
+    delete_a_service,
+    repair_a_lost_address,
     give_a_service_node_ports,
     bind_a_role_and_use_it,
     update_a_role,

@@ -1,8 +1,8 @@
 """The work of an API server that no request asks for.
 
-An event is removed an hour after it was written last. The Service `kubernetes` is created again when somebody has
-deleted it, and so are the default FlowSchemas and priority levels. Lists that no client has asked for lately leave the
-cache.
+An event is removed an hour after it was written last. The Service and the ServiceCIDR `kubernetes` are created again
+when somebody has deleted them, and so are the default FlowSchemas and priority levels. Services without an IPAddress
+get one. Lists that no client has asked for lately leave the cache.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from itertools import count
 
 from haru.apiserver.bootstrap.flow_control_ensurer import ensure_flow_control
 from haru.apiserver.bootstrap.kubernetes_service import publish
+from haru.apiserver.bootstrap.objects import ensure_service_network
 from haru.apiserver.encoding.list_cache import ListCache
 from haru.apiserver.encoding.objects import note_of, shared
 from haru.apiserver.encryption.reload import Reloader
+from haru.apiserver.ip_address_repair import IPAddressRepair
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.serving_address import ServingAddress
@@ -61,16 +63,23 @@ class Background:
     async def run(self) -> None:
         """Look after events, the Service `kubernetes`, flow control and cached lists, as long as the server runs."""
         expiry = EventExpiry(self._loopback.objects, asyncio.get_running_loop().time)
-        for round_ in count(1):
-            await asyncio.sleep(PAUSE_SECONDS)
-            self._lists.drop_idle()
+        repair = IPAddressRepair(self._loopback)
+        for round_ in count():
             try:
-                await expiry.remove_old()
-                await publish(self._loopback, self._address)
-                if round_ % FLOW_CONTROL_ROUNDS == 0:
-                    await ensure_flow_control(self._loopback)
+                await repair.run()
+                if round_:
+                    await self._look_after(expiry, with_flow_control=round_ % FLOW_CONTROL_ROUNDS == 0)
             except (StoreError, StatusError) as error:
                 _LOG.warning("the server's regular work failed: %s", error)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _look_after(self, expiry: EventExpiry, *, with_flow_control: bool) -> None:
+        self._lists.drop_idle()
+        await expiry.remove_old()
+        await ensure_service_network(self._loopback)
+        await publish(self._loopback, self._address)
+        if with_flow_control:
+            await ensure_flow_control(self._loopback)
 
 
 class EventExpiry:

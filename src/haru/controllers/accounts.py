@@ -36,6 +36,7 @@ _OLDER: Mapping[str, str] = {
     "replicationcontroller-controller": "replication-controller",
     "resourceclaim-controller": "resource-claim-controller",
     "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
+    "service-cidr-controller": "service-cidrs-controller",
     "serviceaccount-controller": "service-account-controller",
 }
 _SECONDS = 3600

@@ -44,6 +44,7 @@ from haru.controllers.resource_pool_status import ResourcePoolStatusController
 from haru.controllers.resource_quota import ResourceQuotaController
 from haru.controllers.root_ca import RootCaController
 from haru.controllers.service_account import ServiceAccountController
+from haru.controllers.service_cidr import ServiceCidrController
 from haru.controllers.signing_request_approver import SigningRequestApproverController
 from haru.controllers.signing_request_cleaner import SigningRequestCleanerController
 from haru.controllers.signing_request_signer import SigningRequestSignerController
@@ -87,6 +88,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         ResourcePoolStatusController,
         ResourceQuotaController,
         RootCaController,
+        ServiceCidrController,
         ServiceAccountController,
         SigningRequestApproverController,
         SigningRequestCleanerController,

@@ -95,7 +95,7 @@ class ResourceQuota:
         objects = call.objects
         counted = await self._counted(call, new, record)
         if counted is None:
-            return await objects.store.transact(put, *call.together)
+            return await objects.store.transact(put, *call.together, *call.following)
         quotas = objects.served.preferred("", "resourcequotas")
         for _ in range(ATTEMPTS):
             async with self._limits.quota_lock(call.namespace):
@@ -104,7 +104,7 @@ class ResourceQuota:
                     _put(quotas.key(call.namespace, charge.quota["metadata"]["name"]), charge) for charge in charged
                 ]
                 try:
-                    return await objects.store.transact(put, *call.together, *more)
+                    return await objects.store.transact(put, *call.together, *call.following, *more)
                 except CompareFailed as error:
                     if error.key not in {each.key for each in more}:
                         raise

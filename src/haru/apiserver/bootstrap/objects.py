@@ -20,8 +20,9 @@ from haru.apiserver.registry.service_allocations import SERVICE_NETWORK
 from haru.kube.errors import suppress_status
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import known_kind
-from haru.kube.meta import Obj, get_condition, is_being_deleted, set_condition
+from haru.kube.meta import Obj, get_condition, is_being_deleted
 from haru.kube.names import format_time
+from haru.kube.service_networks import DEFAULT
 
 _CIDRS = known_kind("networking.k8s.io/v1", "ServiceCIDR")
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -56,25 +57,20 @@ def _token_tracking(now: datetime) -> Obj:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"since": f"{now:%Y-%m-%d}"}}
 
 
-async def _ensure_service_addresses(loopback: Loopback) -> None:
+async def ensure_service_network(loopback: Loopback) -> None:
     """The addresses of Services, as an object that says that they can be given out."""
     if loopback.objects.served.find(_CIDRS.group, _CIDRS.plural) is None:
         return
     spec = {"cidrs": [str(SERVICE_NETWORK)]}
-    wanted: Obj = {"apiVersion": _CIDRS.api_version, "kind": _CIDRS.kind, "metadata": {"name": "kubernetes"}}
+    wanted: Obj = {"apiVersion": _CIDRS.api_version, "kind": _CIDRS.kind, "metadata": {"name": DEFAULT}}
     await loopback.ensure({**wanted, "spec": spec})
-    ready = {"type": "Ready", "status": "True", "reason": "", "message": "Kubernetes default Service CIDR is ready"}
-    now = format_time(loopback.objects.clock())
-
-    async def make(live: Obj) -> Obj:
-        # Also at a later start: the one that created it may have been cut off before it wrote this.
-        status, is_told = live.get("status") or {}, get_condition(live, "Ready") is not None
-        if is_told or live["spec"] != spec or is_being_deleted(live):
-            return live
-        return {**live, "status": {**status, "conditions": set_condition(status.get("conditions") or (), ready, now)}}
-
-    with suppress_status(404):
-        await loopback.update(wanted, make, "status")
+    ready = {"type": "Ready", "status": "True", "message": "Kubernetes default Service CIDR is ready"}
+    live = await loopback.objects.peek(_CIDRS.group, _CIDRS.plural, "", DEFAULT)
+    # Also at a later start: the one that created it may have been cut off before it wrote this.
+    if live is None or get_condition(live, "Ready") is not None or live["spec"] != spec or is_being_deleted(live):
+        return
+    status = {"conditions": [{**ready, "lastTransitionTime": format_time(loopback.objects.clock())}]}
+    await loopback.apply({**wanted, "status": status}, "kubernetes-service-cidr-controller", "status")
 
 
 async def ensure(loopback: Loopback, gates: FeatureGates) -> None:
@@ -82,7 +78,7 @@ async def ensure(loopback: Loopback, gates: FeatureGates) -> None:
     for obj in (*_objects(gates), _token_tracking(loopback.objects.clock())):
         if not await loopback.ensure(obj) and obj["kind"] in _COMPLETED:
             await _complete(loopback, obj)
-    await _ensure_service_addresses(loopback)
+    await ensure_service_network(loopback)
     await ensure_flow_control(loopback)
 
 

@@ -12,6 +12,7 @@ from haru.apiserver.apiextensions.reader import converted, lying, read_record
 from haru.apiserver.encoding.objects import encode, recent
 from haru.apiserver.encoding.rendering import check_list_shape, render_list, render_object
 from haru.apiserver.registry.list import find, selection_of
+from haru.apiserver.registry.strategies import written_with
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, dry_run_errors
 from haru.apiserver.request.http import Request, Response, json_response, success_status
@@ -134,7 +135,8 @@ async def delete_one(call: Call, options: Options) -> Deletion:
                 record = await _write(call, record, marked)
             if not removable:
                 return Deletion(recent(record), False)
-            (event,) = await call.objects.store.transact(Delete(record.key, record.revision))
+            gone = Delete(record.key, record.revision)
+            event, *_ = await call.objects.store.transact(gone, *await written_with(call, record, None))
         except CompareFailed:
             continue
         metadata = {**marked["metadata"], "resourceVersion": str(event.revision)}

@@ -1,26 +1,38 @@
 """Which addresses and ports of nodes the Services of a store have: what is free is known without a look at all of them.
 
-Source: core/v1 Service allocators, as behaviour; the range is not stored, but derived from the Services.
+An address is held by a Service, and by the IPAddress of its name; each ServiceCIDR that is ready gives addresses out.
+Source: core/v1 Service allocators and KEP 1880, as behaviour; ports are not stored, but derived from the Services.
 """
 
 from __future__ import annotations
 
 import ipaddress
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 from haru.apiserver.encoding.objects import shared
 from haru.kube.meta import Obj
+from haru.kube.service_networks import (
+    DEFAULT,
+    Network,
+    address,
+    addresses_of,
+    bands,
+    gives_out,
+    holds,
+    networks_of,
+)
 from haru.storage import Record, Store
 from haru.storage.reflector import Reflector
 
 SERVICE_NETWORK = ipaddress.IPv4Network("10.96.0.0/16")
+"""Of the ServiceCIDR `kubernetes`."""
 NODE_PORTS = range(30000, 32768)
-_FIRST = int(SERVICE_NETWORK.network_address)
-_ADDRESSES = range(_FIRST + 256, _FIRST + SERVICE_NETWORK.num_addresses - 1)
-_NAMED_ADDRESSES = range(_FIRST + 1, _FIRST + 256)
-"""Left to those who ask for one by name (the API server's own, DNS), as long as there are others."""
+SERVICES, IP_ADDRESSES, CIDRS = "services/", "ipaddresses.networking.k8s.io/", "servicecidrs.networking.k8s.io/"
+_FAMILY = SERVICE_NETWORK.version
 
 
 class Numbers:
@@ -29,12 +41,8 @@ class Numbers:
     def __init__(self, numbers: range, last: range = range(0)) -> None:
         """`last`: more numbers, which are given when there are no others."""
         self._numbers, self._last = numbers, last
-        self.clear()
-
-    def clear(self) -> None:
-        """Nobody holds any."""
         self._holders: dict[int, set[str]] = {}
-        self._next = self._numbers.start
+        self._next = numbers.start
         self._gaps: list[int] = []
         """The free ones below the next, in order."""
 
@@ -55,6 +63,10 @@ class Numbers:
             if self._is_below_next(number):
                 insort(self._gaps, number)
 
+    def held(self) -> list[tuple[int, str]]:
+        """Who holds what."""
+        return [(number, key) for number, holders in self._holders.items() for key in holders]
+
     def is_held(self, number: int, but: str) -> bool:
         """Whether somebody else holds a number."""
         return any(key != but for key in self._holders.get(number, ()))
@@ -68,21 +80,110 @@ class Numbers:
         return self._numbers.start <= number < self._next
 
 
+class _Cidr(NamedTuple):
+    networks: Sequence[Network]
+    gives_out: bool
+
+
+class Addresses:
+    """The addresses of Services in the networks that give them out, which may overlap."""
+
+    def __init__(self) -> None:
+        self._all = Numbers(range(0))
+        self._cidrs: dict[str, _Cidr] = {}
+        self._networks: dict[Network, Numbers] = {}
+        self._set_cidrs({})
+
+    def hold(self, number: int, key: str) -> None:
+        """Somebody holds an address."""
+        self._all.hold(number, key)
+        for numbers in self._within(number):
+            numbers.hold(number, key)
+
+    def release(self, number: int, key: str) -> None:
+        """Somebody holds an address no more."""
+        self._all.release(number, key)
+        for numbers in self._within(number):
+            numbers.release(number, key)
+
+    def held(self) -> list[tuple[int, str]]:
+        """Who holds what."""
+        return self._all.held()
+
+    def is_held(self, number: int, but: str) -> bool:
+        """Whether somebody else holds an address."""
+        return self._all.is_held(number, but)
+
+    def is_given_out(self, number: int) -> bool:
+        """Whether a network gives this address out."""
+        found = ipaddress.IPv4Address(number)
+        return any(holds(network, found) for network in self._networks)
+
+    def free(self) -> Iterator[int]:
+        """The free addresses: of the network that every cluster has first, and of each the lowest first."""
+        return chain.from_iterable(numbers.free() for numbers in self._networks.values())
+
+    def change_cidr(self, key: str, cidr: Obj | None) -> None:
+        """A ServiceCIDR is there, is other than before, or is gone."""
+        cidrs = {name: known for name, known in self._cidrs.items() if name != key}
+        if cidr is not None:
+            ours = [network for network in networks_of(cidr) if network.version == _FAMILY]
+            cidrs[key] = _Cidr(ours, gives_out(cidr))
+        if cidrs != self._cidrs:
+            self._set_cidrs(cidrs)
+
+    def forget_cidrs(self) -> None:
+        """There is none any more."""
+        self._set_cidrs({})
+
+    def _set_cidrs(self, cidrs: dict[str, _Cidr]) -> None:
+        """Before the server has made the first one, its network gives addresses out all the same."""
+        self._cidrs = cidrs
+        ordered = sorted(cidrs, key=lambda key: (key != CIDRS + DEFAULT, key))
+        ready = [network for key in ordered if cidrs[key].gives_out for network in cidrs[key].networks]
+        before, self._networks = self._networks, {}
+        for network in ready if cidrs else [SERVICE_NETWORK]:
+            self._networks[network] = before.get(network) or self._filled(network)
+
+    def _filled(self, network: Network) -> Numbers:
+        numbers, first, last = Numbers(*bands(network)), int(network.network_address), int(network.broadcast_address)
+        for number, key in self._all.held():
+            if first <= number <= last:
+                numbers.hold(number, key)
+        return numbers
+
+    def _within(self, number: int) -> Iterator[Numbers]:
+        for network, numbers in self._networks.items():
+            if int(network.network_address) <= number <= int(network.broadcast_address):
+                yield numbers
+
+
 class ServiceAllocations:
     """What the Services of a store hold, each under the key of its record."""
 
     def __init__(self, store: Store) -> None:
-        self.addresses = Numbers(_ADDRESSES, _NAMED_ADDRESSES)
+        self.addresses = Addresses()
         self.ports = Numbers(NODE_PORTS)
-        self._followed = Reflector(store, "services/", self._begin, self._change)
+        self._followed = (
+            Reflector(store, CIDRS, self.addresses.forget_cidrs, self._change_cidr),
+            *(Reflector(store, each, partial(self._begin, each), self._change) for each in (SERVICES, IP_ADDRESSES)),
+        )
 
     async def take_in(self) -> None:
         """Take in what was written since the last call."""
-        await self._followed.take_in()
+        for each in self._followed:
+            await each.take_in()
 
-    def _begin(self) -> None:
-        self.addresses.clear()
-        self.ports.clear()
+    def _begin(self, prefix: str) -> None:
+        for numbers in (self.addresses, self.ports):
+            for number, key in numbers.held():
+                if key.startswith(prefix):
+                    numbers.release(number, key)
+
+    def _change_cidr(self, old: Record | None, new: Record | None) -> None:
+        record = new or old
+        assert record is not None
+        self.addresses.change_cidr(record.key, shared(new) if new is not None else None)
 
     def _change(self, old: Record | None, new: Record | None) -> None:
         for numbers, number, key in self._held(old):
@@ -90,25 +191,23 @@ class ServiceAllocations:
         for numbers, number, key in self._held(new):
             numbers.hold(number, key)
 
-    def _held(self, record: Record | None) -> Iterator[tuple[Numbers, int, str]]:
-        if record is not None:
-            spec = shared(record).get("spec") or {}
-            yield from ((self.addresses, number, record.key) for number in addresses_of(spec))
-            yield from ((self.ports, port, record.key) for port in ports_of(spec))
+    def _held(self, record: Record | None) -> Iterator[tuple[Addresses | Numbers, int, str]]:
+        if record is None:
+            return
+        if record.key.startswith(IP_ADDRESSES):
+            texts: Iterable[str] = (record.key.removeprefix(IP_ADDRESSES),)
+        else:
+            service = shared(record)
+            texts = addresses_of(service)
+            yield from ((self.ports, port, record.key) for port in ports_of(service.get("spec") or {}))
+        numbers = {address_number(text) for text in texts} - {None}
+        yield from ((self.addresses, number, record.key) for number in numbers if number is not None)
 
 
-def addresses_of(spec: Obj) -> Iterable[int]:
-    """The addresses of a Service in the network of Services."""
-    return {number for address in spec.get("clusterIPs") or () if (number := address_number(address)) is not None}
-
-
-def address_number(address: str) -> int | None:
-    """The number of an address; None for what is none of the network of Services."""
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return None
-    return int(found) if found in SERVICE_NETWORK else None
+def address_number(text: str) -> int | None:
+    """The number of an address; None for what is none of the family of Services."""
+    found = address(text)
+    return int(found) if found is not None and found.version == _FAMILY else None
 
 
 def ports_of(spec: Obj) -> set[int]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from haru.apiserver.registry.service_allocations import (
     NODE_PORTS,
     SERVICE_NETWORK,
+    Addresses,
     Numbers,
     ServiceAllocations,
     address_number,
@@ -110,7 +111,7 @@ async def _allocate(call: Call, service: Obj, old: Obj | None) -> None:
         return
     own = call.resource.key(service["metadata"].get("namespace", ""), service["metadata"].get("name", ""))
     held = await _allocations_in_turn(call)
-    problems = list(_choose_address(spec, before, held.addresses, own))
+    problems = list(_choose_address(call, spec, before, held.addresses, own))
     if wants_ports:
         problems += _choose_ports(spec, before, held.ports, own)
     if problems:
@@ -179,7 +180,7 @@ def _wants_address(spec: Obj, before: Obj) -> bool:
     return not is_headless(spec) and (not spec.get("clusterIP") or spec["clusterIP"] != before.get("clusterIP"))
 
 
-def _choose_address(spec: Obj, before: Obj, held: Numbers, own: str) -> Iterator[FieldError]:
+def _choose_address(call: Call, spec: Obj, before: Obj, held: Addresses, own: str) -> Iterator[FieldError]:
     if not _wants_address(spec, before):
         return
     if not spec.get("clusterIP"):
@@ -193,9 +194,11 @@ def _choose_address(spec: Obj, before: Obj, held: Numbers, own: str) -> Iterator
         return  # validation says that it may not change
     address = spec["clusterIP"]
     number = address_number(address)
-    if number is None:
-        why = f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {SERVICE_NETWORK}"
-        yield invalid("spec.clusterIPs", [address], why)
+    if number is None or not held.is_given_out(number):
+        why = "the provided network does not match the current range"
+        if call.dry_run:
+            why = f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {SERVICE_NETWORK}"
+        yield invalid("spec.clusterIPs", [address], f"failed to allocate IP {address}: {why}")
     elif held.is_held(number, but=own):
         why = f"failed to allocate IP {address}: provided IP is already allocated"
         yield invalid("spec.clusterIPs", [address], why)

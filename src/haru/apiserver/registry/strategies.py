@@ -7,18 +7,22 @@ Source: the registry strategies of each kind, as behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from haru.apiserver.encoding.objects import recent
+from haru.apiserver.registry.ip_addresses import with_ip_addresses
 from haru.apiserver.registry.services import create_service, update_service
 from haru.apiserver.request.call import Call
 from haru.kube.apparmor import take_over_annotations
 from haru.kube.defaulting import apply_defaults
 from haru.kube.meta import Obj
 from haru.kube.warnings.pods import APPARMOR_ADVICE
+from haru.storage import Delete, Put, Record
 
 Complete = Callable[[Call, Obj], Awaitable[None]]
 CompleteUpdate = Callable[[Call, Obj, Obj], Awaitable[None]]
+WrittenWith = Callable[[Call, Obj | None, Obj | None], Awaitable[Sequence[Put | Delete]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class Strategy:
     complete_update: CompleteUpdate | None = None
     allocates: bool = False
     """Whether something is given out with a new object that no other one may have."""
+    written_with: WrittenWith | None = None
+    """What goes into the same transaction as an object, given its old and its new version, if there is one."""
 
 
 async def _create_pod(call: Call, pod: Obj) -> None:
@@ -79,11 +85,17 @@ async def _update_secret(call: Call, new: Obj, old: Obj) -> None:
 
 _STRATEGIES: dict[tuple[str, str], Strategy] = {
     ("", "pods"): Strategy(_create_pod, _update_pod),
-    ("", "services"): Strategy(create_service, update_service, allocates=True),
+    ("", "services"): Strategy(create_service, update_service, allocates=True, written_with=with_ip_addresses),
     ("", "secrets"): Strategy(_create_secret, _update_secret),
     ("certificates.k8s.io", "certificatesigningrequests"): Strategy(_create_signing_request, _update_signing_request),
 }
 _PLAIN = Strategy()
+
+
+async def written_with(call: Call, old: Record | None, new: Obj | None) -> Sequence[Put | Delete]:
+    """What goes into the transaction of an object of the call's resource, given what it was and what it becomes."""
+    hook = strategy_for(call.resource.kind.group, call.resource.kind.plural).written_with
+    return () if hook is None else await hook(call, recent(old) if old is not None else None, new)
 
 
 def strategy_for(group: str, plural: str) -> Strategy:

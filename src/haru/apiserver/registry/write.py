@@ -34,7 +34,7 @@ from haru.apiserver.registry.object_metadata import (
     own_metadata,
     place_in_namespace,
 )
-from haru.apiserver.registry.strategies import strategy_for
+from haru.apiserver.registry.strategies import strategy_for, written_with
 from haru.apiserver.request.call import Call
 from haru.kube.defaulting import apply_defaults, is_completed_by_reading, stays_complete
 from haru.kube.equality import same_json
@@ -191,6 +191,7 @@ async def _insert(call: Call, obj: Obj) -> Outcome | None:
         await call.admission.check_quota(call, obj, None)
         return None if await call.objects.store.get(key) else Outcome(None, obj, True)
     value, place = encode(obj)
+    call.following = await written_with(call, None, obj)
     try:
         put = Put(key, value, 0, place, note=partial(noted, obj, len(value), None))
         event, *_ = await call.admission.write_with_quota(call, put, obj, None)
@@ -366,12 +367,14 @@ async def _replace(call: Call, record: Record, obj: Obj) -> Outcome | None:
         return Outcome(None, obj)
     if is_finished(obj):
         try:
-            await call.objects.store.transact(Delete(record.key, record.revision))
+            gone = Delete(record.key, record.revision)
+            await call.objects.store.transact(gone, *await written_with(call, record, None))
         except CompareFailed:
             return None
         replaced(record)
         return Outcome(None, obj)
     value, place = encode(obj)
+    call.following = await written_with(call, record, obj)
     try:
         put = Put(record.key, value, record.revision, place, note=partial(noted, obj, len(value), kept(record)))
         event, *_ = await call.admission.write_with_quota(call, put, obj, record)

@@ -12,7 +12,7 @@ from haru.apiserver.request.bodies import WRITE_OPTIONS, check_media_type, field
 from haru.apiserver.request.http import Request
 from haru.kube.errors import FieldError, StatusError, invalid, invalid_error, not_found_error, too_long
 from haru.kube.meta import Obj
-from haru.storage import Event, Put, Record
+from haru.storage import Delete, Event, Put, Record
 
 BuiltIn = Callable[[Obj], Awaitable[None]]
 """The server's own mutating plugins: they change the object in place."""
@@ -41,7 +41,9 @@ class Call:
     chain: DynamicAdmission | None = None
     """The webhooks and policies to call; None without any, and for the server's own writes."""
     together: list[Put] = field(default_factory=list)
-    """Other keys to write in the same transaction as the object."""
+    """Other keys to write in the same transaction as the object, whatever its name will be."""
+    following: Sequence[Put | Delete] = ()
+    """What this version of the object brings with it, in the same transaction."""
     stays: bool = False
     """Whether an apply leaves a custom resource as it is read: 1.36 fills in no defaults of its version then."""
     given: Obj = field(default_factory=dict)
