@@ -66,13 +66,14 @@ async def node(tmp_path: Path, serve: Serve) -> AsyncGenerator[Kubelet, None]:
 
 @asynccontextmanager
 async def socket(
-    node: Kubelet, path: str, protocols: tuple[str, ...]
+    node: Kubelet, path: str, protocols: tuple[str, ...], *, answers_pings: bool = True
 ) -> AsyncGenerator[aiohttp.ClientWebSocketResponse, None]:
     headers = node.grant("root", ("get", "proxy"), ("create", "proxy"))
     url = f"https://127.0.0.1:{node.server.port}{path}"
     async with aiohttp.ClientSession() as session:
         tls = client_context(node.servers.file)
-        async with session.ws_connect(url, protocols=protocols, headers=headers, ssl=tls) as found:
+        connecting = session.ws_connect(url, protocols=protocols, headers=headers, ssl=tls, autoping=answers_pings)
+        async with connecting as found:
             yield found
 
 
@@ -84,6 +85,31 @@ async def told(found: aiohttp.ClientWebSocketResponse) -> dict[int, bytes]:
         channels[message.data[0]] = channels.get(message.data[0], b"") + message.data[1:]
     assert found.close_code == 1000
     return channels
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_output_waits_until_the_client_listens(tmp_path: Path, answers: bool) -> None:
+    """kubectl up to 1.33 drops what comes before it has made its streams; who never answers is not kept for ever."""
+
+    async def echo(runtime: Runtime) -> None:
+        while "stdout" not in runtime.streams:
+            runtime.frames += runtime.spdy.receive(await runtime.reader.read(65536))
+            while runtime.frames:
+                frame = runtime.frames.pop(0)
+                runtime.streams[frame.headers["streamtype"]] = frame.stream
+        runtime.say("stdout", b"hi")
+        await asyncio.sleep(5.0)
+
+    async with node(tmp_path, echo) as found:
+        path = "/exec/default/web/main?command=echo&output=1"
+        async with socket(found, path, V5, answers_pings=False) as ours:
+            assert (await ours.receive(timeout=5.0)).type == WSMsgType.PING
+            with pytest.raises(TimeoutError):
+                await ours.receive(timeout=0.4)
+            if answers:
+                await ours.pong()
+            told = [await ours.receive(timeout=5.0) for _ in range(1 + answers)]
+            assert b"\1hi" in [one.data for one in told]
 
 
 async def test_command_has_its_input_to_its_end_and_its_outputs_and_status_are_told(tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Request, TextMessage
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Event, Ping, Pong, Request, TextMessage
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from haru.kube.errors import StatusError, bad_request_error
@@ -35,6 +36,8 @@ _WAITING_PIECES: Final = 64
 _MOST_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 _OPEN_SECONDS: Final = 30.0
 _SEND_SECONDS: Final = 60.0
+_ANSWER_SECONDS: Final = 1.0
+_SETTLE_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +128,33 @@ class WebSocketChannels(Channels):
         self._in_base64 = "base64" in self.protocol
         self._message = bytearray()
         self._accepted = self._socket.send(AcceptConnection(subprotocol=chosen))
+        self._listens = asyncio.Event()
 
     async def open(self) -> None:
-        """Accept; an empty message on the first output tells the client that it is there.
+        """Accept, and greet a client of old protocols; one of v5 is greeted once it answers.
+
+        kubectl up to 1.33 drops what comes before it knows its streams, which it makes while it reads. Real kubelets
+        are slow enough for it: a runtime starts a process first.
+        """
+        self.take_over(self._accepted)
+        if self.protocol.startswith("v5."):
+            await self._send(self._socket.send(Ping()))
+        else:
+            self._listens.set()
+            await self._greet()
+
+    async def _greet(self) -> None:
+        """Tell the client by an empty message on the first output that it is there.
 
         One on the channel of the status would be the end of the command to the official client for Java.
         """
-        self.take_over(self._accepted)
         await self.write(STDOUT if self.wanted.stdout else STDERR if self.wanted.stderr else ERROR, b"")
+
+    async def _until_it_listens(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await self._listens.wait()
+        self._listens.set()
 
     async def run(self) -> None:
         """Read messages until the client goes."""
@@ -149,6 +171,10 @@ class WebSocketChannels(Channels):
             return
 
     async def _heard(self, event: Event) -> None:
+        if isinstance(event, Pong) and not self._listens.is_set():
+            await asyncio.sleep(_SETTLE_SECONDS)
+            self._listens.set()
+            await self._greet()
         if not isinstance(event, BytesMessage | TextMessage):
             return
         self._message += event.data.encode() if isinstance(event, TextMessage) else event.data
@@ -169,6 +195,7 @@ class WebSocketChannels(Channels):
 
     async def write(self, channel: int, data: bytes) -> None:
         """Send one message."""
+        await self._until_it_listens()
         event: Event = BytesMessage(bytes([channel]) + data)
         if self._in_base64:
             event = TextMessage(f"{channel}{base64.b64encode(data).decode()}")
