@@ -11,6 +11,7 @@ from controller_cluster import in_virtual_time, pod_body
 import virtual_time
 from haru.client.backoff import Backoff
 from haru.controllers.objects import CLAIMS, LEASES, NAMESPACES, NODES, PODS, SLICES, TAINT_RULES
+from haru.kube.kinds import known_kind
 from haru.kube.meta import get_condition
 from haru.kube.names import format_micro_time, format_time
 
@@ -309,8 +310,10 @@ def test_taint_removed_in_time_evicts_no_pod():
         await cluster.client.patch(NODES, "n1", {"spec": {"taints": [taint]}})
         await asyncio.sleep(50)
         await cluster.client.patch(NODES, "n1", {"spec": {"taints": None}})
-        await asyncio.sleep(3600)
+        await asyncio.sleep(3000)
         assert not (await cluster.get(PODS, "p"))["metadata"].get("deletionTimestamp")
+        told = [(each["reason"], each["message"]) for each in await cluster.items(known_kind("v1", "Event"))]
+        assert told == [("TaintManagerEviction", "Cancelling deletion of Pod ns/p")]
 
     in_virtual_time(scenario)
 

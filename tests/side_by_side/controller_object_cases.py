@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from controller_case_parts import FIRST, Step, delete, patch, scale
+from controller_case_parts import FIRST, Step, delete, holder, patch, pod, scale
 from controller_churn import GPU_CLASS, manifest, template, workload
 from manifests import Obj, obj
 
@@ -145,5 +145,71 @@ CASES: dict[str, list[Step]] = {
         [workload("ReplicaSet", "r", 1, template("r"))],
         [patch(f"pod/{FIRST}", '{"metadata":{"finalizers":["a.b/held"]}}'), delete("replicaset/r", "foreground")],
         [patch(f"pod/{FIRST}", '{"metadata":{"finalizers":null}}')],
+    ],
+}
+
+_LONG, _SHORT = ({"key": "ill", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": n} for n in (300, 6))
+_EVERY_DEVICE = ",".join(f"gpu-{number}=ill:NoExecute" for number in range(8))
+
+
+def _device(name: str, toleration: Obj | None) -> Obj:
+    asked = {"deviceClassName": GPU_CLASS, **({} if toleration is None else {"tolerations": [toleration]})}
+    requests = [{"name": "g", "exactly": asked}]
+    return manifest("resource.k8s.io/v1", "ResourceClaim", name, devices={"requests": requests})
+
+
+def _user(name: str) -> Obj:
+    return holder(name, resourceClaimName=name)
+
+
+def _tolerating(name: str, toleration: Obj) -> Obj:
+    made = pod(name, name)
+    return {**made, "spec": {**made["spec"], "tolerations": [toleration]}}
+
+
+def _noted(node: str, taints: str) -> tuple[str, ...]:
+    return "annotate", f"node/{node}", f"simulated.haru.dev/device-taints={taints}", "--overwrite"
+
+
+def _rule(name: str, effect: str, **selector: str) -> Obj:
+    taint = {"key": "ill", "effect": effect}
+    return manifest("resource.k8s.io/v1beta2", "DeviceTaintRule", name, deviceSelector=selector, taint=taint)
+
+
+# Each changes nodes that all share.
+ALONE: dict[str, list[Step]] = {
+    "device-taints": [
+        [_device("never", None), _device("ever", _LONG), _device("soon", _SHORT)],
+        [
+            _user("never"),
+            _user("ever"),
+            _user("soon"),
+        ],
+        [_noted("dgx-h100-0", _EVERY_DEVICE)],
+        [_noted("dgx-h100-0", "")],
+        [_device("more", None), _user("more")],
+    ],
+    "device-taint-rules": [
+        [
+            _device("never", None),
+            _device("soon", _SHORT),
+            _user("never"),
+            _user("soon"),
+        ],
+        [_rule("case-none", "None", driver="gpu.nvidia.com")],
+        [_rule("case-all", "NoExecute", driver="gpu.nvidia.com")],
+        [delete("devicetaintrule/case-all"), _device("new", None), _user("new")],
+        [delete("devicetaintrule/case-none")],
+    ],
+    "node-taints": [
+        [
+            workload("Deployment", "d", 3, template("d")),
+            _tolerating("long", _LONG),
+            _tolerating("short", _SHORT),
+        ],
+        [("taint", "node", "--all", "ill=yes:NoExecute")],
+        [("taint", "node", "--all", "ill=yes:NoExecute-")],
+        [("cordon", "cpu-0"), ("cordon", "cpu-1"), scale("deployment/d", 6)],
+        [("uncordon", "cpu-0"), ("uncordon", "cpu-1")],
     ],
 }

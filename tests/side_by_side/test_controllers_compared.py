@@ -10,6 +10,8 @@ import pytest
 from controllers_compared import CASES, KINDS, Plane, outcome, plain
 from manifests import Obj
 
+VERBS = ["create", "patch", "set", "scale", "delete", "annotate", "rollout", "label", "taint", "cordon", "uncordon"]
+
 
 def pod(suffix: str, hash_: str, node: str) -> Obj:
     owner = {"kind": "ReplicaSet", "name": f"d-{hash_}", "uid": f"{suffix}-uid"}
@@ -54,7 +56,7 @@ def test_steps_of_case_are_objects_or_words_of_kubectl(name: str) -> None:
         if isinstance(change, dict):
             assert {"apiVersion", "kind", "metadata"} <= change.keys()
             continue
-        assert change[0] in ("create", "patch", "set", "scale", "delete", "annotate", "rollout", "label")
+        assert change[0] in VERBS
         for word in change:
             if word.startswith("--patch="):
                 assert json.loads(word.removeprefix("--patch="))

@@ -34,14 +34,16 @@ class TaintEvictionController(Controller):
         self.pods = self.informer(PODS)
         self.pods.add_index("node", by_node)
         self._since: dict[str, dict[_Taint, float]] = {}
+        self._pending: set[str] = set()
         self.nodes.add_handler(self._node_added, self._node_updated, self._node_deleted)
-        self.pods.add_handler(self._pod_changed, lambda _, new: self._pod_changed(new))
+        self.pods.add_handler(self._pod_changed, lambda _, new: self._pod_changed(new), self._pod_deleted)
 
     def _node_added(self, node: Obj) -> None:
         self._note_taints(node)
-        if no_execute_taints(node):
-            for pod in self.pods.by_index("node", name_of(node)):
-                self.queue.add(object_key(pod))
+        is_tainted = bool(no_execute_taints(node))
+        for key in map(object_key, self.pods.by_index("node", name_of(node))):
+            if is_tainted or key in self._pending:
+                self.queue.add(key)
 
     def _node_updated(self, old: Obj, new: Obj) -> None:
         if no_execute_taints(old) != no_execute_taints(new):
@@ -76,16 +78,24 @@ class TaintEvictionController(Controller):
         if node is not None and no_execute_taints(node):
             self.queue.add(object_key(pod))
 
+    def _pod_deleted(self, pod: Obj) -> None:
+        self._pending.discard(object_key(pod))
+
     async def sync(self, key: str) -> float | None:
         """Delete one pod if its time on its node is over."""
         pod = self.pods.store.get(key)
         if pod is None or is_being_deleted(pod) or is_terminal(pod):
+            self._pending.discard(key)
             return None
         node = self.nodes.get(node_of(pod))
         now = self.now()
         due = eviction_time(pod, self._dated_taints(node, now), now) if node is not None else None
         if due is None:
+            if key in self._pending:
+                self._pending.discard(key)
+                self.events.event(pod, "Normal", "TaintManagerEviction", f"Cancelling deletion of Pod {key}")
             return None
+        self._pending.add(key)
         remaining = (due - now).total_seconds()
         if remaining > 0:
             return remaining
