@@ -14,7 +14,8 @@ from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.pod_environment.volume_files import asks_for_tokens
 from haru.kube.simulated_containers.commands import run_in_container
 from haru.kube.simulated_containers.container_scripts import RUNS_ON, Script, script_of, termination_message
-from haru.kube.simulated_containers.files import Executed, PodSources, volume_problem
+from haru.kube.simulated_containers.executed import Executed, executed_in, with_executed
+from haru.kube.simulated_containers.files import PodSources, volume_problem
 from haru.kube.simulated_containers.shell_output import Change
 from haru.kube.simulated_containers.test_images import probe_failure
 from haru.kube.simulated_containers.text import as_printed
@@ -542,3 +543,14 @@ def test_command_replaces_an_earlier_one_of_whose_files_nothing_is_left() -> Non
     assert not ran(Change(0.0, "/tmp/x", "c", appends=True)).replaces(ran(one))
     assert not ran(Change(9.0, "/tmp/x", "c")).replaces(ran(one))
     assert not ran(again, restarts=1).replaces(ran(one))
+
+
+def test_pod_tells_what_commands_have_changed() -> None:
+    changes = [Change(0.0, "/tmp/x", "a"), Change(1.5, "v:/y", None), Change(2.0, "/z", "b", True, 1.0, 9.0)]
+    first, second = Executed("main", 0, BEGAN, changes[:2]), Executed("main", 1, BEGAN, changes[2:])
+    of = with_executed(with_executed(pod(), first), second)
+    assert executed_in(of) == (first, second)
+    long = Executed("main", 0, BEGAN, [Change(0.0, "/tmp/x", "a" * 100_000)])
+    assert executed_in(with_executed(with_executed(of, long), long)) == (long,)
+    of["metadata"]["annotations"] = {"simulated.haru.dev/executed": "[[1]]"}
+    assert executed_in(of) == () == executed_in(pod())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from haru.kube.simulated_containers.executed import executed_in
+from haru.kube.simulated_containers.files import PodSources
 from haru.simulated_nodes.containers import Event, PodRuns, advance
 from haru.simulated_nodes.pod_scripts import scripts_of
 
@@ -39,9 +41,10 @@ class Play:
             self.now += timedelta(seconds=due)
 
     def _sync(self) -> float | None:
-        scripts = scripts_of(self.pod)
+        sources = PodSources(executed=executed_in(self.pod))
+        scripts = scripts_of(self.pod, sources)
         assert scripts is not None
-        status, events, due = advance(self.pod, scripts, self.runs, self.now)
+        status, events, due = advance(self.pod, scripts, self.runs, self.now, sources)
         self.events += events
         if status is not None:
             self.writes += 1

@@ -323,3 +323,16 @@ def test_container_ends_as_its_token_lets_it(kubectl: Run, cluster: LocalCluster
     cluster.wait_until(
         lambda: ((cluster.get("Pod", name) or {}).get("status") or {}).get("phase") == "Succeeded", what="it ends well"
     )
+
+
+def test_pod_becomes_ready_by_a_file_that_exec_writes(cluster: LocalCluster, kubectl: Run) -> None:
+    probe = {"exec": {"command": ["test", "-f", "/tmp/go"]}, "periodSeconds": 1}
+    main = {"name": "main", "image": "busybox", "command": ["sleep", "infinity"], "readinessProbe": probe}
+    made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "gated"}, "spec": {"containers": [main]}}
+    cluster.apply(json.dumps(made))
+    assert kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/gated", "--timeout=30s").returncode == 0
+    assert kubectl("wait", "--for=condition=Ready", "pod/gated", "--timeout=2s").returncode != 0
+    assert kubectl("exec", "gated", "--", "touch", "/tmp/go").returncode == 0
+    assert kubectl("wait", "--for=condition=Ready", "pod/gated", "--timeout=30s").returncode == 0
+    assert kubectl("exec", "gated", "--", "rm", "/tmp/go").returncode == 0
+    assert kubectl("wait", "--for=condition=Ready=false", "pod/gated", "--timeout=30s").returncode == 0

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from container_play import Play, container
 
+from haru.kube.simulated_containers.executed import Executed, with_executed
+from haru.kube.simulated_containers.shell_output import Change
 from haru.simulated_nodes.pod_scripts import scripts_of
 
 RUN = "run-seconds.simulated.haru.dev/"
@@ -337,3 +339,14 @@ def test_container_is_ready_once_its_post_start_hook_has_ended() -> None:
     assert not play.one()["ready"]
     play.until(5)
     assert play.one()["ready"] and play.one()["restartCount"] == 0
+
+
+def test_probe_sees_what_a_command_has_written_that_was_run_in_the_container() -> None:
+    probe = {"exec": {"command": ["test", "-f", "/tmp/go"]}, "periodSeconds": 1, "failureThreshold": 1}
+    play = Play(container(script="sleep infinity", readinessProbe=probe))
+    for at, text, ready in ((10, "", True), (20, None, False), (30, "", True)):
+        play.until(at)
+        assert play.one()["ready"] is not ready
+        play.pod = with_executed(play.pod, Executed("c", 0, play.now, [Change(0.0, "/tmp/go", text)]))
+        play.until(at + 2)
+        assert play.one()["ready"] is ready

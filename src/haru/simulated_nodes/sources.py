@@ -20,6 +20,7 @@ from haru.kube.pod_environment.environment import Lookup, ReferencedObjects
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.pod_environment.service_environment import service_environment
 from haru.kube.pod_environment.volume_files import Token, asks_for_tokens, references
+from haru.kube.simulated_containers.executed import executed_in
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
 from haru.kube.simulated_containers.kubelet_files import node_memory
 from haru.simulated_nodes.network import NodeNetwork
@@ -71,7 +72,7 @@ class SourceReader:
         services = () if network is None else tuple(service_environment(pod, network.cluster.services))
         volumes = await self._volumes.found_by(pod, node)
         memory = node_memory(node.stored)
-        return PodSources(objects, allocatable, services, token, network, found=volumes, memory=memory)
+        return PodSources(objects, allocatable, services, token, network, executed_in(pod), volumes, memory)
 
     async def _token(self, pod: Obj, node: SimulatedNode) -> Token | None:
         """The tokens of a pod whose containers ask for them; none where nodes may not have any."""

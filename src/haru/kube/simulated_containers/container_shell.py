@@ -137,7 +137,8 @@ def change_times(pod: Obj, container: Mapping[str, Any], sources: PodSources = N
     times = {0.0}
     with contextlib.suppress(ConfigError):
         ran = ContainerShell(pod, container, sources).run_container() or Ran()
-        times.update(one.at for one in (*ran.changes, *_changes_beside(pod, container, sources)))
+        others = (*_changes_beside(pod, container, sources), *_executed(pod, container, sources))
+        times.update(one.at for one in (*ran.changes, *others))
     return sorted(time for time in times if time >= 0)[:_MOST_CHANGES]
 
 

@@ -12,9 +12,8 @@ import math
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +22,7 @@ from haru.kube.pod_environment.environment import ReferencedObjects, expand
 from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
 from haru.kube.pod_environment.volume_files import OBJECT_SOURCES, Files, Token, files_of, in_memory, is_made_of_objects
 from haru.kube.simulated_containers.cluster_network import PodNetwork
+from haru.kube.simulated_containers.executed import Executed
 from haru.kube.simulated_containers.file_history import FILE_MODE, FileHistory
 from haru.kube.simulated_containers.kubelet_files import TERMINATION_LOG, kubelet_files, node_files
 from haru.kube.simulated_containers.shell_output import Change
@@ -41,21 +41,6 @@ _REFERENCE: Final = re.compile(r"\$\(([^()]*)\)")
 
 
 _NO_OBJECTS: Final = ReferencedObjects(lambda _: None, lambda _: None)
-
-
-class Executed(NamedTuple):
-    """What a command has changed that was run in a container after so many restarts; by the names of files."""
-
-    container: str
-    restarts: int
-    began: datetime
-    changes: Sequence[Change]
-
-    def replaces(self, earlier: Executed) -> bool:
-        """Whether nothing is left of what an earlier command has changed as soon as this one begins."""
-        written = {change.path for change in self.changes if not change.appends and not change.at}
-        same = (earlier.container, earlier.restarts) == (self.container, self.restarts)
-        return same and all(change.path in written for change in earlier.changes)
 
 
 class VolumeContents(NamedTuple):

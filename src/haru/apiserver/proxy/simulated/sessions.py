@@ -26,7 +26,8 @@ from haru.event_loop import cancelled
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj, name_of, namespace_of, uid_of
 from haru.kube.simulated_containers.commands import run_in_container
-from haru.kube.simulated_containers.files import NO_SOURCES, Executed, PodSources
+from haru.kube.simulated_containers.executed import Executed
+from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
 from haru.kube.simulated_containers.shell_output import Ran
 from haru.kube.simulated_containers.standard_input import EMPTY, MOST_INPUT, TOO_MUCH_INPUT, Given
 from haru.kube.simulated_containers.text import RESERVED, as_printed
@@ -150,14 +151,14 @@ class Session:
                 await self._channels.write(STDOUT, data)
             return 0
         given = await self._all_input() if self._channels.takes_input else EMPTY
-        return await self._play(self._run(self._command, given))
+        return await self._play(await self._run(self._command, given))
 
-    def _run(self, command: Sequence[str], given: Sequence[Given] = EMPTY) -> Ran:
+    async def _run(self, command: Sequence[str], given: Sequence[Given] = EMPTY) -> Ran:
         """Run a command in the container as it is now, and keep what it writes."""
         now, ran = self._objects.clock(), self._ran(command, given)
         if ran.changes:
             written = Executed(self._target.container["name"], self._target.run.restarts, now, ran.changes)
-            self._pods.wrote(self._target.pod, written)
+            await self._pods.wrote(self._target.pod, written)
         return ran
 
     def _ran(self, command: Sequence[str], given: Sequence[Given]) -> Ran:
@@ -218,7 +219,7 @@ class Session:
         if words[0] == "exit":
             return (int(words[1]) & 255 if len(words) > 1 and words[1].isdigit() else code), True
         self._target = replace(self._target, sources=await self._pods.sources(self._target.pod, (text,)))
-        return await self._play(self._run(["sh", "-c", text])), False
+        return await self._play(await self._run(["sh", "-c", text])), False
 
     # -- the container itself -----------------------------------------------------------------------------------------
 

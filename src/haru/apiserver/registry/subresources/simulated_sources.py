@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from cachetools import LRUCache
@@ -11,7 +12,7 @@ from haru.apiserver.auth.tokens.claims import Reference
 from haru.apiserver.auth.tokens.issuer import AccountTokens, Issued
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.loopback import Loopback
-from haru.kube.errors import not_found_error
+from haru.kube.errors import StatusError, not_found_error
 from haru.kube.indexed_objects import ListedObjects
 from haru.kube.meta import Obj, name_of, namespace_of, uid_of
 from haru.kube.pod_environment.environment import ReferencedObjects
@@ -32,7 +33,8 @@ from haru.kube.simulated_containers.cluster_network import (
     pod_network,
     reachable_namespaces,
 )
-from haru.kube.simulated_containers.files import Executed, PodSources
+from haru.kube.simulated_containers.executed import Executed, concerns_probes, with_executed
+from haru.kube.simulated_containers.files import PodSources
 from haru.kube.simulated_containers.kubelet_files import node_memory
 from haru.kube.simulated_containers.standard_input import Given, with_input
 
@@ -49,22 +51,32 @@ class SimulatedPods:
         self._issued: LRUCache[tuple[str, str], Issued] = LRUCache(_MOST_PODS)
         self._executed: LRUCache[str, tuple[Executed, ...]] = LRUCache(_MOST_PODS)
 
-    def wrote(self, pod: Obj, executed: Executed) -> None:
-        """Keep what a command has changed in the files of a container, in place of what it has written over."""
+    async def wrote(self, pod: Obj, executed: Executed) -> None:
+        """Keep what a command has changed in the files of a container, in place of what it has written over.
+
+        Its kubelet is told where a probe may look at it.
+        """
         earlier = (one for one in self._executed.get(uid_of(pod), ()) if not executed.replaces(one))
         self._executed[uid_of(pod)] = (*earlier, executed)[-_MOST_COMMANDS:]
+        if concerns_probes(pod):
+            with contextlib.suppress(StatusError):  # the pod has gone
+                await self._annotate(pod, lambda live: with_executed(live, executed))
 
     async def give(self, pod: Obj, container: str, given: Given) -> Obj:
         """Give a container input, so that its kubelet knows, too: the pod with it. Raises ValueError, StatusError."""
+        await self._annotate(pod, lambda live: with_input(live, container, given))
+        return await self._objects.read("", "pods", namespace_of(pod), name_of(pod)) or pod
+
+    async def _annotate(self, pod: Obj, annotated: Callable[[Obj], Obj]) -> None:
+        """Write an annotation of this very pod. Raises StatusError."""
 
         async def make(live: Obj) -> Obj:
             if uid_of(live) != uid_of(pod):
                 raise not_found_error("", "pods", name_of(pod))
-            return with_input(live, container, given)
+            return annotated(live)
 
         named = {"namespace": namespace_of(pod), "name": name_of(pod)}
         await self._loopback.update({"apiVersion": "v1", "kind": "Pod", "metadata": named}, make)
-        return await self._objects.read("", "pods", namespace_of(pod), name_of(pod)) or pod
 
     async def sources(self, pod: Obj, command: Sequence[str] = ()) -> PodSources:
         """The objects that a pod names, the Services that it sees, and what its node has; all as they are now.

@@ -1,0 +1,83 @@
+"""What commands have changed that were run in simulated containers, and how a pod's node is told of it. Pure.
+
+Probes are asked by the node, commands are run by the API server: so the latter writes into the annotation `executed`
+what commands write, where a probe may look.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from haru.kube.meta import Obj, annotations_of
+from haru.kube.pod_containers import containers_of
+from haru.kube.simulated_containers.shell_output import Change
+from haru.kube.simulated_containers.simulation import DOMAIN
+
+EXECUTED: Final = f"{DOMAIN}/executed"
+_PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
+_MOST_BYTES: Final = 128 * 1024
+
+
+class Executed(NamedTuple):
+    """What a command has changed that was run in a container after so many restarts; by the names of files."""
+
+    container: str
+    restarts: int
+    began: datetime
+    changes: Sequence[Change]
+
+    def replaces(self, earlier: Executed) -> bool:
+        """Whether nothing is left of what an earlier command has changed as soon as this one begins."""
+        written = {change.path for change in self.changes if not change.appends and not change.at}
+        same = (earlier.container, earlier.restarts) == (self.container, self.restarts)
+        return same and all(change.path in written for change in earlier.changes)
+
+
+def concerns_probes(pod: Obj) -> bool:
+    """Whether a probe of the pod runs a command, which may look at files."""
+    every = containers_of(pod.get("spec") or {})
+    return any("exec" in (container.get(probe) or {}) for container in every for probe in _PROBES)
+
+
+def executed_in(pod: Obj) -> tuple[Executed, ...]:
+    """What the annotation of a pod tells; nothing of one that is malformed."""
+    try:
+        return tuple(
+            Executed(str(container), int(restarts), datetime.fromisoformat(began), [_change(*one) for one in changes])
+            for container, restarts, began, changes in json.loads(annotations_of(pod).get(EXECUTED) or "[]")
+        )
+    except (ValueError, TypeError):
+        return ()
+
+
+def with_executed(pod: Obj, more: Executed) -> Obj:
+    """The pod whose annotation tells of one command more; the first ones are left out if it becomes too long."""
+    told = [*executed_in(pod), more]
+    while len((text := _text(told)).encode()) > _MOST_BYTES:
+        del told[0]
+    metadata = pod["metadata"]
+    return {**pod, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), EXECUTED: text}}}
+
+
+def _text(told: Sequence[Executed]) -> str:
+    listed = [
+        (
+            one.container,
+            one.restarts,
+            one.began.isoformat(),
+            [
+                (c.at, c.path, c.text, c.appends, c.every, c.until if math.isfinite(c.until) else None)
+                for c in one.changes
+            ],
+        )
+        for one in told
+    ]
+    return json.dumps(listed, ensure_ascii=False)
+
+
+def _change(at: float, path: str, text: str | None, appends: bool, every: float, until: float | None) -> Change:
+    return Change(float(at), path, text, appends, float(every), math.inf if until is None else float(until))
