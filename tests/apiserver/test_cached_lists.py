@@ -8,6 +8,7 @@ import itertools
 import json
 import random
 import zlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from haru.apiserver import background
 from haru.apiserver.encoding import gzip_parts, list_cache
 from haru.apiserver.encoding.list_cache import FROM_RECORDS, EncodedItems, ListBody, ListCache
+from haru.apiserver.registry import list as registry_list
 from haru.storage import Record
 
 Obj = dict[str, Any]
@@ -43,11 +45,20 @@ class Collection:
         self.encoded += 1
         return record.value
 
+    @property
+    def ordered(self) -> list[Record]:
+        return [self.records[key] for key in sorted(self.records)]
+
+    def kept(self, which: str = "maps") -> list[EncodedItems] | None:
+        return self.lists.items((which,), self.ordered, self.encode)
+
     def items(self, which: str = "maps") -> list[EncodedItems]:
-        return self.lists.items((which,), [self.records[key] for key in sorted(self.records)], self.encode)
+        kept = self.kept(which)
+        assert kept is not None
+        return kept
 
     def check(self) -> None:
-        expected = b",".join(self.records[key].value for key in sorted(self.records))
+        expected = b",".join(record.value for record in self.ordered)
         assert b"".join(ListBody(b"[", self.items()).pieces) == b"[%b]}" % expected
 
 
@@ -134,8 +145,14 @@ def test_list_cache_is_bounded_in_bytes_and_time(monkeypatch: pytest.MonkeyPatch
     assert collection.encoded == 0, "the last two are kept"
     for number in range(100):
         collection.put(f"l{number:03}", 1_000)
-    collection.check()
+    assert collection.kept() is None
     assert lists.size <= 100_000, "one that is too large is not kept"
+    collection.encoded = 0
+    assert collection.kept() is None and collection.encoded == 0, "and not tried again at once"
+    lists.drop_idle()
+    for number in range(100):
+        del collection.records[f"l{number:03}"]
+    collection.check()
     lists.drop_idle()
     collection.encoded = 0
     collection.items("list of now")
@@ -145,6 +162,29 @@ def test_list_cache_is_bounded_in_bytes_and_time(monkeypatch: pytest.MonkeyPatch
 
 
 # --- through the API
+
+
+async def pieces_of(api: Caller, url: str) -> AsyncIterator[bytes]:
+    """The pieces of an answer, each taken before the next one is made."""
+    pieces: asyncio.Queue[bytes] = asyncio.Queue(1)
+
+    async def receive() -> Obj:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        await pieces.join()
+        await pieces.put(message.get("body", b""))
+
+    answering = asyncio.create_task(api.app(api._scope("GET", url, {}), receive, send))
+    while not (answering.done() and pieces.empty()):
+        taking = asyncio.create_task(pieces.get())
+        await asyncio.wait([taking, answering], return_when=asyncio.FIRST_COMPLETED)
+        if taking.done():
+            yield taking.result()
+            pieces.task_done()
+        else:
+            taking.cancel()
+    await answering
 
 
 async def fill(api: Caller) -> None:
@@ -209,6 +249,40 @@ async def test_compressed_and_pretty_lists_agree(api: Caller) -> None:
     assert again.body == packed.body and again.headers["content-length"] == str(len(packed.body))
     pretty = await api("GET", f"{MAPS}?pretty=true", accept_encoding="gzip")
     assert json.loads(gzip.decompress(pretty.body)) == plain.json
+
+
+@pytest.mark.parametrize("query", ["", "?labelSelector=!none"])
+async def test_list_beyond_the_bound_is_encoded_while_it_is_sent(
+    api: Caller, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    for number in range(COUNT):
+        await api.create(MAPS, config_map(f"m{number:03}", text="x" * 1_000))
+    short = await api("GET", MAPS + query)
+    monkeypatch.setattr(list_cache, "KEPT_BYTES", 10_000)
+    monkeypatch.setattr(list_cache, "PIECE_BYTES", 2_000)
+    api.app.components.handlers.lists.drop_idle()
+    api.app.components.handlers.lists.drop_idle()
+    encoded: list[str] = []
+    encode = registry_list.item_bytes
+
+    def counted(record: Record, resource: Any) -> bytes:
+        encoded.append(record.key)
+        return encode(record, resource)
+
+    monkeypatch.setattr(registry_list, "item_bytes", counted)
+    for _ in range(2):
+        long = await api("GET", MAPS + query)
+        assert long.json["items"] == short.json["items"] and "content-length" not in long.headers
+    assert api.app.components.handlers.lists.size == 0
+    ahead: list[int] = []
+    encoded.clear()
+    async for _ in pieces_of(api, MAPS + query):
+        ahead.append(len(encoded))
+    # Up to the bound to find out that it is exceeded, then two records for a piece that is taken.
+    measured = ahead[0]
+    assert measured <= 12 and [now - before for before, now in itertools.pairwise(ahead)].count(2) >= COUNT // 2 - 1
+    packed = await api("GET", MAPS + query, accept_encoding="gzip")
+    assert packed.headers["content-encoding"] == "gzip" and gzip.decompress(packed.body) == long.body
 
 
 async def test_versions_of_a_kind_are_cached_separately(api: Caller) -> None:

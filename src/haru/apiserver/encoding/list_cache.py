@@ -3,7 +3,8 @@
 A piece is some records and their joined bytes. Records do not change, so whether a piece still holds is whether the
 records are the same ones: nothing has to be told of changes, and any moment of the history can be asked for. What is
 kept is bounded, in bytes and in time: at most `KEPT_BYTES` of all collections, the ones asked for last, and of each
-only until nobody has asked for it for a while.
+only until nobody has asked for it for a while. A collection of more bytes than that is encoded while it is sent, a
+piece at a time, so that no client's list costs its size in memory.
 """
 
 from __future__ import annotations
@@ -82,26 +83,32 @@ class ListCache:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, ...], _CachedList] = OrderedDict()
+        self._too_long: dict[tuple[str, ...], int] = {}
+        """Of how many records collections were that exceed the bound."""
 
     @property
     def size(self) -> int:
         """Bytes that are kept."""
         return sum(kept.size for kept in self._kept.values())
 
-    def items(self, which: tuple[str, ...], records: Sequence[Record], encode: Encode) -> list[EncodedItems]:
-        """All records of the collection `which`, in the order of their keys, in pieces.
+    def items(self, which: tuple[str, ...], records: Sequence[Record], encode: Encode) -> list[EncodedItems] | None:
+        """All records of the collection `which`, in the order of their keys, in pieces; None if they exceed the bound.
 
         `which` names the form, too: `encode` gives the same bytes for the same record each time.
         """
         kept = self._kept.get(which)
         # What is in the same place in memory is not looked through again: nobody changes a list that was read.
         if kept is None or kept.records is not records:
-            pieces = _renewed(kept.pieces, records, encode) if kept is not None else list(_cut(records, encode))
+            if len(records) >= self._too_long.get(which, len(records) + 1):
+                return None
+            pieces = _renewed(kept.pieces, records, encode) if kept is not None else _bounded(_cut(records, encode))
             kept = self._kept[which] = _CachedList(records, pieces)
         kept.used = True
         self._kept.move_to_end(which)
         if kept.size > KEPT_BYTES:
             del self._kept[which]  # the others need not make room for it
+            self._too_long[which] = len(records)
+            return None
         self.trim()
         return kept.pieces
 
@@ -113,7 +120,8 @@ class ListCache:
             size -= gone.size
 
     def drop_idle(self) -> None:
-        """Drop what was not asked for since the last call."""
+        """Drop what was not asked for since the last call, and measure long collections anew."""
+        self._too_long.clear()
         for which, kept in list(self._kept.items()):
             if not kept.used:
                 del self._kept[which]
@@ -134,6 +142,38 @@ def _cut(records: Iterable[Record], encode: Encode) -> Iterator[EncodedItems]:
             taken, encoded, size = [], [b""], 0
     if taken:
         yield EncodedItems(taken, b",".join(encoded))
+
+
+def _bounded(pieces: Iterable[EncodedItems]) -> list[EncodedItems]:
+    """The first pieces, up to the one that exceeds the bound."""
+    taken: list[EncodedItems] = []
+    size = 0
+    for piece in pieces:
+        taken.append(piece)
+        size += piece.size
+        if size > KEPT_BYTES:
+            break
+    return taken
+
+
+def list_text(head: bytes, records: Iterable[Record], encode: Encode) -> bytes | None:
+    """The text of a list in one; None if it exceeds the bound."""
+    encoded: list[bytes] = []
+    size = 0
+    for record in records:
+        encoded.append(encode(record))
+        size += len(encoded[-1])
+        if size > KEPT_BYTES:
+            return None
+    return b"%b%b%b" % (head, b",".join(encoded), _END)
+
+
+def list_pieces(head: bytes, records: Iterable[Record], encode: Encode) -> Iterator[bytes]:
+    """The text of a list, of which nothing is kept: `head` up to the bracket of the items, the items, and the end."""
+    yield head
+    for number, piece in enumerate(_cut(records, encode)):
+        yield piece.text(is_first=number == 0)
+    yield _END
 
 
 def _renewed(before: Sequence[EncodedItems], records: Sequence[Record], encode: Encode) -> list[EncodedItems]:

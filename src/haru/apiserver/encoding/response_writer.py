@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
+import zlib
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -14,7 +15,7 @@ import orjson
 
 from haru.apiserver.encoding import gzip_parts
 from haru.apiserver.encoding.negotiation import PROTOBUF, preferred_for_errors, wants_protobuf, wants_yaml
-from haru.apiserver.request.http import JSON, TRUE, Request, Response, Scope
+from haru.apiserver.request.http import JSON, TRUE, MadePieces, Request, Response, Scope
 from haru.kube import yaml
 from haru.kube.wire import CONTENT_TYPE
 from haru.kube.wire_out import encode_protobuf
@@ -27,6 +28,7 @@ WARNING_RUNES = 4096
 WARNING_RUNES_EACH = 256
 WARNINGS_LIMIT = 50
 """Many HTTP clients, Python's among them, take at most 100 headers."""
+_GZIPPED = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -95,6 +97,9 @@ async def send_whole(request: Request, response: Response) -> None:
             await request.send({"type": "http.response.body", "body": body})
         return
     pieces = response.pieces or _pieces(body)
+    if isinstance(pieces, MadePieces):
+        await _send_made(request, response, pieces)
+        return
     size = sum(map(len, pieces))
     if size > GZIP_FROM and not response.passed_on and _takes_gzip(request):
         if response.gzipped is not None:
@@ -105,7 +110,7 @@ async def send_whole(request: Request, response: Response) -> None:
         else:
             pieces = _pieces(await asyncio.to_thread(gzip.compress, response.whole(), gzip_parts.LEVEL))
         size = sum(map(len, pieces))
-        response.headers += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
+        response.headers += _GZIPPED
     await request.send(head_of(response, request.audit_id, size))
     await _send_pieces(request, pieces if request.method != "HEAD" else [b""])
 
@@ -122,6 +127,25 @@ async def _send_pieces(request: Request, pieces: Sequence[bytes]) -> None:
             for number, piece in enumerate(pieces, 1):
                 patience.reschedule(loop.time() + PIECE_SECONDS)
                 await request.send({"type": "http.response.body", "body": piece, "more_body": number < len(pieces)})
+    except TimeoutError:
+        abort(request)
+
+
+async def _send_made(request: Request, response: Response, pieces: Iterable[bytes]) -> None:
+    """Send pieces of which one at a time is in memory: without a length, compressed in a thread."""
+    pack = zlib.compressobj(gzip_parts.LEVEL, wbits=zlib.MAX_WBITS + 16) if _takes_gzip(request) else None
+    if pack is not None:
+        response.headers += _GZIPPED
+    await request.send(head_of(response, request.audit_id, None))
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(PIECE_SECONDS) as patience:
+            for made in pieces:
+                patience.reschedule(loop.time() + PIECE_SECONDS)
+                piece = made if pack is None else await asyncio.to_thread(pack.compress, made)
+                await request.send({"type": "http.response.body", "body": piece, "more_body": True})
+            rest = pack.flush() if pack is not None else b""
+            await request.send({"type": "http.response.body", "body": rest, "more_body": False})
     except TimeoutError:
         abort(request)
 

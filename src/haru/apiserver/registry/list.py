@@ -16,7 +16,7 @@ from typing import NamedTuple
 import orjson
 
 from haru.apiserver.apiextensions.reader import in_version
-from haru.apiserver.encoding.list_cache import FROM_RECORDS, ListBody, ListCache
+from haru.apiserver.encoding.list_cache import FROM_RECORDS, ListBody, ListCache, list_pieces, list_text
 from haru.apiserver.encoding.negotiation import PARTIAL, PLAIN, PROTOBUF
 from haru.apiserver.encoding.objects import Selection, partial_bytes, recent
 from haru.apiserver.encoding.rendering import (
@@ -31,7 +31,7 @@ from haru.apiserver.encoding.rendering import (
 from haru.apiserver.encoding.table_rows import table_bytes
 from haru.apiserver.registry.resources import Resource
 from haru.apiserver.request.call import Call
-from haru.apiserver.request.http import Request, Response
+from haru.apiserver.request.http import MadePieces, Request, Response
 from haru.event_loop import TimeSlice
 from haru.kube.errors import (
     FieldError,
@@ -309,11 +309,16 @@ def _stored_bytes(lists: ListCache, call: Call, selection: Selection, found: Lis
     def encode(record: Record) -> bytes:
         return partial_bytes(record) if is_partial else item_bytes(record, resource)
 
+    made = Response(200, pieces=MadePieces(lambda: list_pieces(head, records, encode)))
     is_whole = selection.everything and not found.next and not call.request.param("continue")
     # Which version custom resources lie in may be changed by their owner.
     if not is_whole or kind.custom is not None or len(records) < FROM_RECORDS:
-        return Response(200, b"%b%b]}" % (head, b",".join(map(encode, records))))
-    body = ListBody(head, lists.items((resource.prefix(call.namespace), kind.api_version, name), records, encode))
+        text = list_text(head, records, encode)
+        return made if text is None else Response(200, text)
+    items = lists.items((resource.prefix(call.namespace), kind.api_version, name), records, encode)
+    if items is None:
+        return made
+    body = ListBody(head, items)
 
     async def gzipped() -> list[bytes]:
         packed = await body.gzipped()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import parse_qs, urlencode
@@ -226,6 +226,18 @@ class AuditTrail(Protocol):
         """Write the stage ResponseComplete, or Panic."""
 
 
+class MadePieces:
+    """Pieces of a body that are made anew at each pass over them: nobody keeps them, and nobody knows their length."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[], Iterator[bytes]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._make()
+
+
 @dataclass(slots=True)
 class Response:
     """A whole answer. `stream` takes over after the head has been sent, in place of `body`.
@@ -242,7 +254,7 @@ class Response:
     """Takes the whole connection over, head and all (status 101)."""
     passed_on: bool = False
     """It is another server's answer: the headers are all there, the body as it was sent."""
-    pieces: Sequence[bytes] = ()
+    pieces: Sequence[bytes] | MadePieces = ()
     obj: Obj | None = None
     """Instead of a body: the object that is encoded in it, for a client in this process which takes that."""
     gzipped: Callable[[], Awaitable[Sequence[bytes]]] | None = None
