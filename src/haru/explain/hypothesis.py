@@ -41,23 +41,31 @@ CORDON_TAINT = "node.kubernetes.io/unschedulable"
 def without_pods(snapshot: Snapshot, paths: Iterable[str]) -> Snapshot:
     """As if pods were gone, and the claims that nobody else uses were free again."""
     gone = {path: snapshot.pods[path] for path in paths if path in snapshot.pods}
-    nodes: dict[str, NodeInfo | None] = {}
-    groups: dict[str, PodGroupState | None] = {}
+    smaller = _with_claims_left(snapshot, gone)
+    idle = [path for path in _claims_of(snapshot, gone.values()) if _idle(smaller, path)]
+    return _released(smaller, idle, snapshot.allocated.freed(idle))
+
+
+def _with_claims_left(snapshot: Snapshot, gone: Mapping[str, PodInfo]) -> Snapshot:
+    """As if pods were gone, and had left their claims as they are; each node and group is made anew once."""
+    on_nodes: dict[str, set[str]] = {}
+    of_groups: dict[GroupKey, set[str]] = {}
     for path, pod in gone.items():
-        info = nodes.get(pod.node) or snapshot.nodes.get(pod.node)
-        if info is not None and path in info.pods:
-            nodes[pod.node] = info.without_pod(path)
+        if pod.node:
+            on_nodes.setdefault(pod.node, set()).add(path)
         if pod.group is not None:
-            state = groups.get(pod.group.path) or snapshot.group_state(pod.group)
-            groups[pod.group.path] = state.without_pod(path)
-    smaller = replace(
+            of_groups.setdefault(pod.group, set()).add(path)
+    nodes = {name: info.without_pods(own) for name, own in on_nodes.items() if (info := snapshot.nodes.get(name))}
+    groups = {group.path: snapshot.group_state(group).without(own) for group, own in of_groups.items()}
+    # Every decision reads these small indexes as a whole: only what is in them is taken out.
+    indexed = [*snapshot.pod_index.anti_affinity, *snapshot.pod_index.terminating]
+    return replace(
         snapshot,
         pods=Patched(snapshot.pods, dict.fromkeys(gone)),
         nodes=Patched(snapshot.nodes, nodes),
         podgroup_index=snapshot.podgroup_index.with_states(groups),
-        pod_index=snapshot.pod_index.with_anti_affinity(dict.fromkeys(gone)),
+        pod_index=snapshot.pod_index.without({path: None for path in indexed if path in gone}),
     )
-    return _released(smaller, [path for path in _claims_of(snapshot, gone.values()) if _idle(smaller, path)])
 
 
 def consumers(snapshot: Snapshot, claim: Obj) -> list[PodInfo]:
@@ -92,34 +100,31 @@ def _idle(snapshot: Snapshot, path: str) -> bool:
     return bool((claim.get("status") or {}).get("allocation")) and not consumers(snapshot, claim)
 
 
-def _released(snapshot: Snapshot, paths: Iterable[str]) -> Snapshot:
+def _released(snapshot: Snapshot, paths: Iterable[str], allocated: AllocatedState) -> Snapshot:
+    """As if claims were free, which leaves `allocated`."""
     claims: dict[str, Obj | None] = {path: freed(snapshot.claims[path]) for path in paths}
     return replace(
         snapshot,
         claims=Patched(snapshot.claims, claims),
-        claim_index=snapshot.claim_index.with_in_flight(dict.fromkeys(claims)),
-        allocated=snapshot.allocated.freed(claims),
+        claim_index=snapshot.claim_index.with_in_flight(
+            {path: None for path in snapshot.claim_index.in_flight if path in claims}
+        ),
+        allocated=allocated,
     )
 
 
 def emptied(snapshot: Snapshot, keep: Iterable[str]) -> Snapshot:
     """As if nothing ran but what is kept: every other pod gone, every other claim free."""
     kept = set(keep)
-    others = [path for path in snapshot.pods if path not in kept]
-    smaller = without_pods(snapshot, others)
-    kept_claims = {
-        path for path, claim in smaller.claims.items() if any(p.key.path in kept for p in consumers(smaller, claim))
-    }
+    smaller = _with_claims_left(snapshot, {path: pod for path, pod in snapshot.pods.items() if path not in kept})
+    used = {path for path in _claims_of(snapshot, smaller.pods.values()) if not _idle(smaller, path)}
     idle = [
         path
         for path, claim in smaller.claims.items()
-        if (claim.get("status") or {}).get("allocation") and path not in kept_claims
+        if path not in used and (claim.get("status") or {}).get("allocation")
     ]
-    freed = _released(smaller, idle)
-    if not kept_claims:
-        # Allocations of claims that exist no more are forgotten too.
-        freed = replace(freed, allocated=AllocatedState.from_claims(()))
-    return freed
+    # Without claims that are kept, allocations of claims that exist no more are forgotten too.
+    return _released(smaller, idle, smaller.allocated.freed(idle) if used else AllocatedState.from_claims(()))
 
 
 def with_nodes(snapshot: Snapshot, change: Callable[[Obj], Obj], names: Iterable[str]) -> Snapshot:

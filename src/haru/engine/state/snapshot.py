@@ -44,7 +44,14 @@ class PodIndex:
 
     def without(self, removed: Mapping[str, PodInfo | None]) -> PodIndex:
         """Return the index without these pods, which are on nodes."""
-        return replace(self.with_anti_affinity(removed), terminating=Patched(self.terminating, removed))
+        return replace(
+            self, anti_affinity=_less(self.anti_affinity, removed), terminating=_less(self.terminating, removed)
+        )
+
+
+def _less(pods: Mapping[str, PodInfo], removed: Mapping[str, PodInfo | None]) -> Mapping[str, PodInfo]:
+    """Return the pods without the removed; none is looked for where there is none: these are read for every pod."""
+    return pods if isinstance(pods, FrozenMap) and not pods else Patched(pods, removed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
