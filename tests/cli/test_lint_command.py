@@ -113,6 +113,28 @@ def test_invalid_arguments_exit_with_2(
     assert error.count("\n") == 1
 
 
+def test_directory_is_checked_besides_files_that_are_no_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = [tmp_path / "0.yaml", tmp_path / "2.yaml"]
+    for path in bad:
+        path.write_bytes(b"a\xff")
+    typo = write(tmp_path, "1.yaml", TYPO)
+    assert main(["lint", str(tmp_path)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out.startswith(f"{typo}:")
+    told = "this is no UTF-8 text: invalid start byte at byte 1; save it as UTF-8"
+    assert captured.err.splitlines() == [f"haru lint: {path}: {told}" for path in bad]
+
+
+def test_nothing_is_fixed_while_a_file_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "0.yaml").write_bytes(b"a\xff")
+    typo = Path(write(tmp_path, "1.yaml", TYPO))
+    assert main(["lint", "--fix", str(tmp_path)]) == 2
+    assert "0.yaml: this is no UTF-8 text" in capsys.readouterr().err
+    assert typo.read_text() == TYPO
+
+
 def test_empty_list_has_nothing_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lint", write(tmp_path, "none.yaml", "{apiVersion: v1, kind: List, items: []}")]) == 0
     assert capsys.readouterr().out == "0 objects: 0 errors, 0 warnings\n"

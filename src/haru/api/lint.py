@@ -36,4 +36,19 @@ def lint_manifests(*sources: Source) -> Report:
 
 def read_texts(names: Iterable[str]) -> dict[str, str]:
     """The texts of files and of those in directories (`-` is standard input); InputError names what cannot be read."""
-    return {path: read_text(path) for name in names for path in expanded(name)}
+    texts, unread = readable_texts(names)
+    for error in unread:
+        raise error
+    return texts
+
+
+def readable_texts(names: Iterable[str]) -> tuple[dict[str, str], list[InputError]]:
+    """The texts of those that can be read, and why the others cannot. Raises InputError for an empty directory."""
+    texts: dict[str, str] = {}
+    unread: list[InputError] = []
+    for path in (path for name in names for path in expanded(name)):
+        try:
+            texts[path] = read_text(path)
+        except InputError as error:
+            unread.append(error)
+    return texts, unread

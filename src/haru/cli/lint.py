@@ -2,19 +2,21 @@
 
 Files are checked together: give all files that belong together. Beyond what an API server rejects (unknown fields,
 invalid values, selectors that do not compile), lint finds what can never work: attributes that no driver publishes, a
-template that is a claim, a gang larger than its Job. Exit status: 0 no errors, 1 errors, 2 files that cannot be read,
-or that have no object.
+template that is a claim, a gang larger than its Job. Exit status: 0 no errors, 1 errors, 2 files that cannot be read
+(the others are checked all the same), or that have no object.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from haru.cli.main import UsageError
+from haru.errors import InputError
 from haru.files import write_whole
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     from haru.lint import fix_texts, lint_texts, to_json, to_text
 
     names = [*options.files, *options.filename]
-    texts = _read(names, fix=options.fix)
+    texts, unread = _read(names, fix=options.fix)
     fixed: list[Fixed] = []
     if options.fix:
         mended, fixed, report = fix_texts(texts)
@@ -63,17 +65,23 @@ def run(options: argparse.Namespace) -> int:
         for one in fixed:
             print(one)
         print(to_text(report))
-    return 1 if report.errors else 0
+    for error in unread:
+        print(f"haru lint: {error}", file=sys.stderr)
+    return 2 if unread else 1 if report.errors else 0
 
 
-def _read(names: list[str], *, fix: bool) -> dict[str, str]:
-    from haru.api.lint import read_texts
+def _read(names: list[str], *, fix: bool) -> tuple[dict[str, str], list[InputError]]:
+    """The files that can be read, and why the others cannot. Nothing is mended without having read everything."""
+    from haru.api.lint import readable_texts
 
     if not names:
         raise UsageError("no FILE is given; - is standard input")
     if fix and "-" in names:
         raise UsageError("--fix writes files in place, standard input is none")
-    return read_texts(names)
+    texts, unread = readable_texts(names)
+    if unread and (fix or not texts):
+        raise unread[0]
+    return texts, unread
 
 
 def _write(before: Mapping[str, str], after: Mapping[str, str]) -> None:
