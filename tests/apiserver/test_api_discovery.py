@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from api_caller import PODS, Caller, pod
-from custom_objects import define, definition, version
+from custom_objects import DEFINITIONS, define, definition, version
 
+from haru.kube import openapi
+from haru.kube.kinds import Kind
 from protobuf_wire import fields
 
+Obj = dict[str, Any]
 AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
@@ -147,6 +152,41 @@ async def test_openapi_v3_documents_field_validation_of_patch(api: Caller) -> No
     operation = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]
     assert operation["x-kubernetes-action"] == "patch"
     assert "fieldValidation" in {p["name"] for p in operation["parameters"]}
+
+
+async def test_openapi_v3_is_made_anew_for_the_group_version_alone_that_changes(
+    api: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, hashed = Counter[str](), Counter[str]()
+
+    def counting(counts: Counter[str], work: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(group: str, version: str, kinds: Sequence[Kind]) -> Any:
+            counts[group] += 1
+            return work(group, version, kinds)
+
+        return counted
+
+    monkeypatch.setattr(openapi, "openapi_v3_document", counting(made, openapi.openapi_v3_document))
+    monkeypatch.setattr(openapi, "openapi_hash", counting(hashed, openapi.openapi_hash))
+
+    async def seen() -> tuple[list[bytes], Obj]:
+        documents = [(await api("GET", f"/openapi/v3/apis/{of}/v1")).body for of in ("apps", "ml.example.com")]
+        return documents, (await api.get("/openapi/v3"))["paths"]
+
+    await define(api)
+    before, index = await seen()
+    assert await seen() == (before, index)
+    changed = definition()["spec"]["versions"]
+    changed[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["more"] = {"type": "string"}
+    path = f"{DEFINITIONS}/trainings.ml.example.com"
+    assert (
+        await api("PATCH", path, {"spec": {"versions": changed}}, type="application/merge-patch+json")
+    ).status == 200
+    after, later = await seen()
+    assert before[0] == after[0] and before[1] != after[1] and b'"more"' in after[1]
+    assert [name for name in index if index[name] != later[name]] == ["apis/ml.example.com/v1"]
+    assert made == {"apps": 1, "ml.example.com": 2}
+    assert hashed["ml.example.com"] == 2 and hashed["policy"] == 1
 
 
 async def test_metrics_have_kubernetes_names(api: Caller) -> None:

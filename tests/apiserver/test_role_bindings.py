@@ -74,6 +74,13 @@ def found(bindings: RoleBindings, user: UserInfo, asked: str) -> dict[tuple[str,
     return told
 
 
+def assert_first_of_each_role(bindings: RoleBindings, user: UserInfo, asked: str) -> None:
+    held = list(bindings.of(user, asked))
+    roles = [bound.role for bound in held]
+    first = [bound for place, bound in enumerate(held) if bound.role not in roles[:place]]
+    assert list(map(id, bindings.deciding(user, asked))) == list(map(id, first)), (user.name, asked)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_bindings_after_random_changes_are_those_of_all_objects(seed: int) -> None:
     random, bindings = Random(seed), RoleBindings()
@@ -94,6 +101,7 @@ def test_bindings_after_random_changes_are_those_of_all_objects(seed: int) -> No
         for user in USERS:
             for asked in ("", *SPACES):
                 assert found(bindings, user, asked) == expected(there, user, asked), (user.name, asked)
+                assert_first_of_each_role(bindings, user, asked)
     for key, record in records.items():
         bindings.change(key.partition("/")[0], record, None)
     assert not bindings._subjects and not bindings._there and not bindings._roles, "nothing is left behind"

@@ -93,9 +93,16 @@ def openapi_hash(group: str, version: str, kinds: Iterable[Kind]) -> str:
             digest.update(f"{kind} {kind.verbs} {kind.subresources}\n".encode())
             if kind.custom is not None:
                 digest.update(json.dumps(kind.custom.raw, sort_keys=True).encode())
+    digest.update(_tables_digest())
+    return digest.hexdigest().upper()[:32]
+
+
+@cache
+def _tables_digest() -> bytes:
+    digest = hashlib.sha256()
     for path in sorted(_TABLES.glob("*.txt")):
         digest.update(path.read_bytes())
-    return digest.hexdigest().upper()[:32]
+    return digest.digest()
 
 
 def openapi_v3_document(group: str, version: str, kinds: Sequence[Kind]) -> Obj:

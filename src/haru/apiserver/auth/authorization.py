@@ -99,7 +99,7 @@ class Authorizer:
         if known is not None:
             return known
         by_name = False
-        for bound in self._bindings.of(user, asked.namespace):
+        for bound in self._bindings.deciding(user, asked.namespace):
             for rule in bound.rules:
                 if not rule.covers(asked.verb, asked.group, resource):
                     continue
@@ -115,14 +115,16 @@ class Authorizer:
         """Whether a user may ask for a path that is no resource, and why."""
         if MASTERS in user.groups:
             return Decision(True)
-        for bound in self._bindings.of(user, ""):
+        for bound in self._bindings.deciding(user, ""):
             if any(rule.allows_path(verb, path) for rule in bound.rules):
                 return Decision(True, bound.why())
         return Decision(False, self._why_not(user, ""))
 
     def missing_roles(self, user: UserInfo, namespace: str) -> list[str]:
         """Which roles that the user is bound to are not there, as the API server says it."""
-        return list(dict.fromkeys(bound.missing() for bound in self._bindings.of(user, namespace) if bound.is_broken))
+        return list(
+            dict.fromkeys(bound.missing() for bound in self._bindings.deciding(user, namespace) if bound.is_broken)
+        )
 
     def _why_not(self, user: UserInfo, namespace: str) -> str:
         missing = self.missing_roles(user, namespace)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from cachetools import FIFOCache
+
 from haru.apiserver.auth.user import UserInfo
 from haru.apiserver.encoding.objects import shared
 from haru.kube.meta import Obj
@@ -21,6 +23,7 @@ GROUP = "rbac.authorization.k8s.io"
 PLURALS = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
 _ROLE_KINDS = {"roles": "Role", "clusterroles": "ClusterRole"}
 _RoleKey = tuple[str, str]
+_REMEMBERED = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +134,15 @@ class RoleBindings:
         self._there: dict[_RoleKey, Role] = {}
         self._subjects: dict[str, dict[str, dict[str, list[Bound]]]] = {}
         """Subject -> namespace (empty: everywhere) -> key of a binding -> what that binds."""
+        self._deciding: FIFOCache[tuple[object, ...], tuple[Bound, ...]] = FIFOCache(_REMEMBERED)
+        """By user and namespace, until a binding changes."""
 
     def change(self, plural: str, old: Record | None, new: Record | None) -> None:
         """Follow a change of a role or a binding."""
         if kind := _ROLE_KINDS.get(plural):
             self._change_role(kind, old, new)
             return
+        self._deciding.clear()
         if old is not None:
             self._unbind(old)
         if new is not None:
@@ -160,6 +166,17 @@ class RoleBindings:
                     if key not in here or first.place < here[key].place:
                         here[key] = first
             yield from here.values()
+
+    def deciding(self, user: UserInfo, namespace: str) -> tuple[Bound, ...]:
+        """Of what `of` has, the first binding of each role: the others allow nothing more."""
+        key = user.name, user.groups, namespace
+        found = self._deciding.get(key)
+        if found is None:
+            first: dict[Role, Bound] = {}
+            for bound in self.of(user, namespace):
+                first.setdefault(bound.role, bound)
+            found = self._deciding[key] = tuple(first.values())
+        return found
 
     def _change_role(self, kind: str, old: Record | None, new: Record | None) -> None:
         if old is not None and new is None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import operator
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import orjson
 
@@ -20,9 +21,41 @@ from haru.kube import discovery
 from haru.kube.discovery_merge import Groups
 from haru.kube.discovery_remote import with_versions
 from haru.kube.errors import PageNotFound
+from haru.kube.kinds import Kind
 
 NO_PEER = "nopeer"
 _OPENAPI_V2 = tuple(f"application/com.github.proto-openapi.spec.v2{dot}v1.0+protobuf" for dot in "@.")
+
+
+class _OfVersion:
+    """What OpenAPI v3 tells of a group version, as long as its kinds are these."""
+
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        self._kinds = kinds
+        self._document: tuple[bytes, str] | None = None
+
+    def has(self, kinds: Sequence[Kind]) -> bool:
+        """Whether these very kinds are its own."""
+        return len(kinds) == len(self._kinds) and all(map(operator.is_, kinds, self._kinds))
+
+    @cached_property
+    def hash(self) -> str:
+        """Another one whenever the document may be."""
+        from haru.kube.openapi import openapi_hash
+
+        return openapi_hash(self._kinds[0].group, self._kinds[0].version, self._kinds)
+
+    async def document(self) -> tuple[bytes, str]:
+        """The document and its ETag."""
+        if self._document is None:
+            self._document = await asyncio.to_thread(self._made)
+        return self._document
+
+    def _made(self) -> tuple[bytes, str]:
+        from haru.kube.openapi import openapi_v3_document
+
+        body = orjson.dumps(openapi_v3_document(self._kinds[0].group, self._kinds[0].version, self._kinds))
+        return body, f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"'
 
 
 class Documents:
@@ -37,14 +70,24 @@ class Documents:
         self._address = address
         self._documents: dict[str, tuple[bytes, str]] = {}
         self._groups: dict[str, Groups] = {}
-        self._generation = (0, 0)
+        self._versions: dict[tuple[str, ...], _OfVersion] = {}
+        self._generation = (-1, -1)
 
     def refresh(self) -> None:
-        """Drop the documents if what is served has changed."""
+        """Drop the documents if what is served has changed; those of OpenAPI v3 where it is their group version."""
         generation = (self._served.generation, self._aggregator.generation)
-        if self._generation != generation:
-            self._generation = generation
-            self._documents.clear()
+        if self._generation == generation:
+            return
+        self._generation = generation
+        self._documents.clear()
+        kinds: dict[tuple[str, str], list[Kind]] = {version: [] for version in self._served.group_versions}
+        for kind in self._served.kinds:
+            kinds[kind.group, kind.version].append(kind)
+        before = self._versions
+        self._versions = {
+            version: known if (known := before.get(version)) is not None and known.has(found) else _OfVersion(found)
+            for version, found in kinds.items()
+        }
 
     async def discovery(self, request: Request, path: str, rest: list[str]) -> Response:
         """Answer a request below /api or /apis that names no resource."""
@@ -117,9 +160,7 @@ class Documents:
             return await self._openapi_v2(request)
         served = self._served
         if rest == ["v3"]:
-            index = openapi.openapi_v3_index(
-                served.group_versions, lambda group, version: openapi.openapi_hash(group, version, served.kinds)
-            )
+            index = openapi.openapi_v3_index(served.group_versions, lambda *version: self._versions[version].hash)
             index["paths"] |= self._aggregator.openapi_paths()
             return json_response(index)
         if rest[:2] == ["v3", "apis"] and len(rest) == 4:
@@ -128,13 +169,9 @@ class Documents:
                 return found_elsewhere
         if rest[:1] == ["v3"] and rest[1:2] in (["api"], ["apis"]):
             group_version = ("", rest[2]) if rest[1] == "api" and len(rest) == 3 else tuple(rest[2:])
-            if group_version in served.group_versions:
-                name = f"openapi {'/'.join(rest)}"
-                found = self._documents.get(name)
-                if found is None:
-                    found = await asyncio.to_thread(self._openapi_document, group_version[0], group_version[1])
-                    self._documents[name] = found
-                return with_etag(request, found[0], found[1], "application/json")
+            found = self._versions.get(group_version)
+            if found is not None:
+                return with_etag(request, *await found.document(), "application/json")
         raise no_such_path()
 
     async def _openapi_v2(self, request: Request) -> Response:
@@ -157,12 +194,6 @@ class Documents:
             openapi.openapi_v3_document(group, version, served.kinds) for group, version in served.group_versions
         )
         body = encode_document(whole) if protobuf else orjson.dumps(whole)
-        return body, f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"'
-
-    def _openapi_document(self, group: str, version: str) -> tuple[bytes, str]:
-        from haru.kube import openapi
-
-        body = orjson.dumps(openapi.openapi_v3_document(group, version, self._served.kinds))
         return body, f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"'
 
     def paths(self) -> list[str]:

@@ -166,6 +166,10 @@ class Served:
         """The resource whose objects say so of themselves."""
         return self._by_kind[api_version, kind]
 
+    def find_kind(self, api_version: str, kind: str) -> Resource | None:
+        """As `of_kind`; None when the resource is not served."""
+        return self._by_kind.get((api_version, kind))
+
     def forms(self, resource: Resource) -> tuple[Resource, ...]:
         """Every version or group in which the same objects are served."""
         return tuple(self._forms.get(resource.bucket, ()))

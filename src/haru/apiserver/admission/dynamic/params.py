@@ -20,9 +20,8 @@ class ParamError(Exception):
 
 def param_resource(objects: ObjectStore, kind: Obj) -> Resource | None:
     """The resource of a policy's `paramKind`; None where it is not served."""
-    wanted = (kind.get("apiVersion"), kind.get("kind"))
-    found = (r for r in objects.served.all() if (r.kind.api_version, r.kind.kind) == wanted and not r.kind.virtual)
-    return next(found, None)
+    found = objects.served.find_kind(str(kind.get("apiVersion")), str(kind.get("kind")))
+    return None if found is None or found.kind.virtual else found
 
 
 def unknown_kind(kind: Obj) -> str:
