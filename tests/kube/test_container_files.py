@@ -253,9 +253,15 @@ def test_restarted_container_finds_what_it_has_written_into_a_volume() -> None:
     assert (script_of(again, of) or RUNS_ON).exit_code == 0
 
 
-def test_container_sees_what_its_first_hook_has_written_at_once() -> None:
+def test_container_sees_what_its_first_hook_has_written_by_then() -> None:
     hook = {"postStart": {"exec": {"command": ["sh", "-c", "echo early > /tmp/h; sleep 3; echo late > /tmp/h"]}}}
-    assert lines(pod(), container("cat /tmp/h; sleep 1; cat /tmp/h", lifecycle=hook)) == ["early", "early"]
+    of = container("cat /tmp/h; sleep 1; cat /tmp/h; sleep 3; cat /tmp/h", lifecycle=hook)
+    assert lines(pod(), of) == ["early", "early", "late"]
+    slow = {"postStart": {"exec": {"command": ["sh", "-c", "sleep 3; touch /tmp/h"]}}}
+    of = container("[ -f /tmp/h ]; echo $?; sleep 4; [ -f /tmp/h ]; echo $?", lifecycle=slow)
+    assert lines(pod(), of) == ["1", "0"]
+    answers = [run_in_container(pod(), of, ["cat", "/tmp/h"], elapsed=at).exit_code for at in (1, 4)]
+    assert answers == [1, 0]
 
 
 def test_command_in_a_container_sees_what_was_written_by_then() -> None:

@@ -137,7 +137,8 @@ def change_times(pod: Obj, container: Mapping[str, Any], sources: PodSources = N
     times = {0.0}
     with contextlib.suppress(ConfigError):
         ran = ContainerShell(pod, container, sources).run_container() or Ran()
-        others = (*_changes_beside(pod, container, sources), *_executed(pod, container, sources))
+        others = [*_changes_beside(pod, container, sources), *_executed(pod, container, sources)]
+        others += _later_in_hook(pod, container, sources)
         times.update(one.at for one in (*ran.changes, *others))
     return sorted(time for time in times if time >= 0)[:_MOST_CHANGES]
 
@@ -177,6 +178,23 @@ def _changes_beside(pod: Obj, container: Mapping[str, Any], sources: PodSources)
                 yield replace(change, at=begins + change.at, path=name, text=text, until=until)
 
 
+def _first_hook(container: Mapping[str, Any]) -> Sequence[str]:
+    """The command of the hook `postStart`; empty if there is none."""
+    hook = (container.get("lifecycle") or {}).get("postStart") or {}
+    return (hook.get("exec") or {}).get("command") or ()
+
+
+def _later_in_hook(pod: Obj, container: Mapping[str, Any], sources: PodSources) -> Iterator[Change]:
+    """What the hook `postStart` changes once it has waited, while the container runs."""
+    command = _first_hook(container)
+    if not any("sleep" in word for word in command):
+        return
+    shell = ContainerShell(pod, {**container, "lifecycle": {}}, replace(sources, network=None), is_alone=True)
+    for change in shell.run(command).changes:
+        if change.at > 0:
+            yield replace(change, path=shell.files.key(change.path))
+
+
 def memory_limit(container: Mapping[str, Any]) -> float:
     """The memory limit of a container in bytes."""
     limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
@@ -211,8 +229,9 @@ class ContainerShell(TrivialShell):
         super().__init__({**seen.variables, "HOME": "/root"}, memory_limit(container), seen, until)
         self.files = seen
         begins = seen.history.now()
-        if files is None and (hook := ((container.get("lifecycle") or {}).get("postStart") or {}).get("exec")):
-            ContainerShell(pod, container, replace(sources, network=None), seen, 0.0).run(hook["command"])
+        if files is None and (command := _first_hook(container)):
+            ContainerShell(pod, container, replace(sources, network=None), seen, 0.0).run(command)
+            seen.history.follow(_later_in_hook(pod, container, sources))
         seen.history.now = lambda: begins + self.at
         self.pod, self.container = pod, container
         self.seed = f"{pod['metadata'].get('uid')}/{container['name']}/{restarts_of(pod, container['name'])}"
