@@ -18,6 +18,7 @@ from haru.storage.etcd import EtcdStore, EtcdStoreOptions
 
 Obj = dict[str, Any]
 SERVICES = "/api/v1/namespaces/default/services"
+IP_ADDRESSES = "/apis/networking.k8s.io/v1/ipaddresses"
 
 
 @pytest.fixture(params=["one server", "two servers"])
@@ -55,6 +56,8 @@ async def test_concurrent_services_get_unique_ips_and_node_ports(callers: list[C
     addresses = [item["spec"]["clusterIP"] for item in listed]
     ports = [port["nodePort"] for item in listed for port in item["spec"]["ports"] if "nodePort" in port]
     assert len(addresses) == len(set(addresses)) >= 20
+    named = {item["metadata"]["name"] for item in (await callers[0].get(IP_ADDRESSES))["items"]}
+    assert named == set(addresses), "each has its IPAddress, and nothing is left of those that lost a race"
     assert len(ports) == len(set(ports)) == 40
 
 
