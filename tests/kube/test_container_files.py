@@ -560,3 +560,12 @@ def test_pod_tells_what_commands_have_changed() -> None:
     assert executed_in(with_executed(with_executed(of, long), long)) == (long,)
     of["metadata"]["annotations"] = {"simulated.haru.dev/executed": "[[1]]"}
     assert executed_in(of) == () == executed_in(pod())
+
+
+def test_dd_writes_zeros_into_a_file() -> None:
+    command = "dd if=/dev/zero of=/tmp/go bs=1 count=2 conv=fsync && test -s /tmp/go"
+    ran = run_in_container(pod(), container("sleep 9"), ["sh", "-c", command])
+    assert [(one.text, one.is_error) for one in ran.lines] == [("2+0 records in", True), ("2+0 records out", True)]
+    assert ran.exit_code == 0
+    for other in ("dd if=/dev/sda of=/tmp/go bs=1 count=1", "dd if=/dev/zero of=/tmp/go bs=1M count=9"):
+        assert run_in_container(pod(), container("sleep 9"), ["sh", "-c", other]).exit_code == 127

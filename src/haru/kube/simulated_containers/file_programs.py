@@ -27,6 +27,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
 }  # fmt: skip
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _TESTS: Final = ("-f", "-e", "-d", "-s", "-r", "-z", "-n")
+_MOST_ZEROS: Final = 64 * 1024
 _NO_SUCH_FILE: Final = "No such file or directory"
 
 
@@ -91,6 +92,24 @@ def _cp(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) ->
     except OSError as error:
         shell.say(f"cp: can't create '{target}': {error.strerror}", is_error=True)
         return 1
+    return 0
+
+
+def _dd(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
+    """Write a few zeros into a file, for which blanks stand: zeros mark what is still to come."""
+    said = dict(word.partition("=")[::2] for word in words)
+    size, count = said.get("bs", ""), said.get("count", "")
+    if said.get("if") != "/dev/zero" or not said.get("of") or not (size.isdecimal() and count.isdecimal()):
+        return None
+    if int(size) * int(count) > _MOST_ZEROS:
+        return None
+    try:
+        shell.change(said["of"], " " * (int(size) * int(count)))
+    except OSError as error:
+        shell.say(f"dd: can't open '{said['of']}': {error.strerror}", is_error=True)
+        return 1
+    for way in ("in", "out"):
+        shell.say(f"{count}+0 records {way}", is_error=True)
     return 0
 
 
@@ -243,7 +262,7 @@ def _length(text: str) -> int:
 
 
 _PROGRAMS: Final[Mapping[str, Callable[[ShellInterpreter, ContainerFiles, Sequence[str]], int | None]]] = {
-    "touch": _touch, "rm": _rm, "mkdir": _mkdir, "cp": _cp, "test": _test, "[": _test, "[[": _test,
+    "touch": _touch, "rm": _rm, "mkdir": _mkdir, "cp": _cp, "dd": _dd, "test": _test, "[": _test, "[[": _test,
     "cat": _cat, "ls": _ls, "wc": _wc, "head": partial(_part_of_file, "head"), "tail": _tail, "rev": _rev,
     "grep": partial(_filter, "grep"), "awk": partial(_filter, "awk"), "cut": partial(_filter, "cut"),
 }  # fmt: skip
