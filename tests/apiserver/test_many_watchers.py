@@ -258,6 +258,22 @@ def test_equal_events_are_encoded_once() -> None:
     assert texts == {b"".join(map(line_of, events))} and encoded == 300
 
 
+def test_pieces_of_large_events_are_made_one_at_a_time() -> None:
+    """A watch whose client does not read holds one piece, also where no other watch lags as far behind."""
+    shared, events = SharedPieces(), events_of(*range(1, 101), size=100_000)
+    encoded = 0
+
+    def line(event: Event) -> bytes:
+        nonlocal encoded
+        encoded += 1
+        return line_of(event)
+
+    pieces = iter(shared.pieces(events, line))
+    next(pieces)
+    assert encoded * 100_000 <= PIECE_BYTES + 100_000
+    assert len(list(pieces)) >= 100 * 100_000 // (PIECE_BYTES + 100_000) and encoded == 100
+
+
 def test_encoded_pieces_are_shared_only_for_equal_events() -> None:
     """Some of them, and others of the same revisions (of another bucket, or another life of the store)."""
     shared, events = SharedPieces(), events_of(1, 2, 3, 4)

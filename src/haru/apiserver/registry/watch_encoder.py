@@ -58,47 +58,59 @@ def pieces_of(lines: Iterable[bytes]) -> Iterator[Piece]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """Changes that follow each other in what a watch is shown, by the first and the last, and their pieces."""
+class _SharedPiece:
+    """The next piece of changes that follow each other, by the first and the last of them, and how many are in it."""
 
     first: Event
     last: Event
-    pieces: Sequence[Piece]
+    piece: Piece
+    count: int
 
     @property
     def size(self) -> int:
-        """Bytes, with the chunks."""
-        return sum(2 * len(piece.lines) for piece in self.pieces)
+        """Bytes, with the chunk."""
+        return 2 * len(self.piece.lines)
 
 
 class SharedPieces:
     """The pieces that were made last, for the watches that want the same changes in the same form."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, int, int], _Run] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, int, int], _SharedPiece] = OrderedDict()
         self._bytes = 0
 
-    def pieces(self, events: Sequence[Event], line: Callable[[Event], bytes]) -> Iterable[Piece]:
-        """The pieces of some events; `line` encodes an event alike for every watch."""
-        if len(events) <= RUN_EVENTS:
-            return self._of_run(events, line) if events else ()
-        runs = (events[start : start + RUN_EVENTS] for start in range(0, len(events), RUN_EVENTS))
-        return (piece for run in runs for piece in self._of_run(run, line))
+    def pieces(self, events: Sequence[Event], line: Callable[[Event], bytes]) -> Iterator[Piece]:
+        """The pieces of some events, each made when it is wanted; `line` encodes an event alike for every watch."""
+        for start in range(0, len(events), RUN_EVENTS):
+            run = events[start : start + RUN_EVENTS]
+            taken = 0
+            while taken < len(run):
+                found = self._next(run[taken:] if taken else run, line)
+                taken += found.count
+                if found.piece.lines:  # an empty chunk would end the answer
+                    yield found.piece
 
-    def _of_run(self, events: Sequence[Event], line: Callable[[Event], bytes]) -> Sequence[Piece]:
+    def _next(self, events: Sequence[Event], line: Callable[[Event], bytes]) -> _SharedPiece:
         first, last = events[0], events[-1]
         # Watches differ by their prefix: those that are shown as many changes between two are shown the same.
         which = (first.revision, last.revision, len(events))
         found = self._kept.get(which)
         if found is None or found.first is not first or found.last is not last:
-            found = _Run(first, last, list(pieces_of(map(line, events))))
+            lines: list[bytes] = []
+            size = 0
+            for event in events:
+                lines.append(line(event))
+                size += len(lines[-1])
+                if size >= PIECE_BYTES:
+                    break
+            found = _SharedPiece(first, last, Piece(b"".join(lines)), len(lines))
             self._keep(which, found)
-        return found.pieces
+        return found
 
-    def _keep(self, which: tuple[int, int, int], run: _Run) -> None:
+    def _keep(self, which: tuple[int, int, int], made: _SharedPiece) -> None:
         replaced = self._kept.pop(which, None)
-        self._bytes += run.size - (replaced.size if replaced is not None else 0)
-        self._kept[which] = run
+        self._bytes += made.size - (replaced.size if replaced is not None else 0)
+        self._kept[which] = made
         while len(self._kept) > KEPT_RUNS or self._bytes > KEPT_BYTES:
             _, gone = self._kept.popitem(last=False)
             self._bytes -= gone.size
