@@ -319,6 +319,6 @@ async def test_cluster_ips_are_unique_and_in_range(api: Caller) -> None:
         and "failed to allocate IP 10.96.0.10: provided IP is already allocated" in taken.json["message"]
     )
     outside = await api("POST", services, service("b", "10.1.0.10"))
-    assert outside.status == 422 and "not in the valid range" in outside.json["message"]
+    assert outside.status == 422 and "the provided network does not match the current range" in outside.json["message"]
     await api.create(services, service("c", "None"))
     await api.create(services, service("d", "None"))
