@@ -292,6 +292,21 @@ async def test_binding_of_more_than_own_permissions_is_not_relabelled_but_let_go
     assert (await jane("PUT", f"{bindings}/b", free)).status == 200
 
 
+async def test_refused_grant_tells_what_is_missing_alone(api: Caller) -> None:
+    jane = api.as_(USER)
+    rights = "rbac.authorization.k8s.io"
+    await grant(api, [rule("create", "roles", rights), rule("get list", "pods")])
+    wanted = [rule("get delete list watch", "pods"), {**rule("get list", "secrets"), "resourceNames": ["b", "a"]}]
+    wanted.append({"apiGroups": ["", "apps"], "resources": ["pods"], "verbs": ["get"]})
+    answer = await jane("POST", f"{RBAC}/namespaces/default/roles", {"metadata": {"name": "more"}, "rules": wanted})
+    assert answer.status == 403 and answer.json["message"].partition("held:\n")[2].splitlines() == [
+        '{APIGroups:[""], Resources:["pods"], Verbs:["delete" "watch"]}',
+        '{APIGroups:[""], Resources:["secrets"], ResourceNames:["a"], Verbs:["get" "list"]}',
+        '{APIGroups:[""], Resources:["secrets"], ResourceNames:["b"], Verbs:["get" "list"]}',
+        '{APIGroups:["apps"], Resources:["pods"], Verbs:["get"]}',
+    ]
+
+
 async def test_aggregated_role_needs_all_permissions(api: Caller) -> None:
     jane = api.as_(USER)
     await grant(api, [rule("create update", "clusterroles", "rbac.authorization.k8s.io")])

@@ -46,6 +46,10 @@ _LINES = [
         r"\.(details|message|reason|details\.causes#): .*(accessor error|no whole number|InternalError)",
     ),
     ("words about a webhook's JSON patch", r"\.details\.causes.*testing value .* \| .*testing path"),
+    (
+        "words about a webhook's JSON patch",
+        r"\.details\.causes.*received undecodable patch.* \| .*received undecodable",
+    ),
     ("words about a policy's JSON patch", r"\.details\.causes\[.* JSON Patch: .* \| .* JSON Patch: "),
     ("the path of a uid", r"\.details\.causes.*\.metadata\.uID"),
     ("which of several bindings allows", r"\.status\.reason: \"RBAC: allowed by .* \| \"RBAC: allowed by"),
@@ -71,7 +75,7 @@ _LINES = [
     ("the address of a Service without a name", r"\.details\.causes.*failed to allocate IP: IPAddress"),
     (
         "an error's text in the answer of a webhook",
-        r".*an error on the server \(.{1,3}unknown.* \| .*an error on the server",
+        r".*an error on the server \(.{1,4}unknown.* \| .*an error on the server",
     ),
     (
         "what is missing, before who else refuses it",

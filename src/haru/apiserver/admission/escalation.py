@@ -88,7 +88,7 @@ async def check_binding_update(authorizer: Authorizer, call: Call, new: Obj, old
 def _refusal(call: Call, name: str, missing: Sequence[Obj]) -> StatusError:
     user, kind = call.request.user, call.resource.kind
     groups = " ".join(f'"{group}"' for group in user.groups)
-    listed = "\n".join(_rule_text(rule) for rule in missing)
+    listed = "\n".join(sorted({_rule_text(rule) for rule in missing}))
     why = (
         f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n{listed}'
     )

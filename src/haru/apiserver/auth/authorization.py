@@ -8,13 +8,14 @@ Source: rbac.authorization.k8s.io/v1, as behaviour.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from cachetools import FIFOCache
 
 from haru.apiserver.auth.node_authorizer import Attributes, NodeAuthorizer, node_of
-from haru.apiserver.auth.role_bindings import GROUP, PLURALS, RoleBindings, Rule, compile_rules
+from haru.apiserver.auth.role_bindings import GROUP, PLURALS, RoleBindings, Rule
 from haru.apiserver.auth.user import UserInfo
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.peers.routes import ResourceRequest
@@ -135,11 +136,11 @@ class Authorizer:
         return [rule.source for rules in self._rules(user, namespace) for rule in rules]
 
     def covers(self, user: UserInfo, rules: Sequence[Obj], namespace: str) -> list[Obj]:
-        """Which of the rules the user does not hold; granting those would be an escalation."""
+        """What of the rules the user does not hold, a rule for each resource; granting it would be an escalation."""
         if MASTERS in user.groups:
             return []
         held = [rule for bound in self._rules(user, namespace) for rule in bound]
-        return [rule.source for rule in compile_rules(rules) if not _held(rule, held)]
+        return [missing for rule in _by_resource(rules) if (missing := _not_held(rule, held))["verbs"]]
 
     def role_rules(self, reference: Obj, namespace: str) -> list[Obj] | None:
         """The rules of the role that a binding refers to; None when it does not exist."""
@@ -237,18 +238,30 @@ def selected(request: Request) -> tuple[str, str]:
     return fields.exact("metadata.name") or "", fields.exact("spec.nodeName") or ""
 
 
-def _held(wanted: Rule, held: Sequence[Rule]) -> bool:
-    """Whether every single thing that a rule grants is granted by some rule that is held."""
-    for verb in wanted.verbs:
-        for path in wanted.paths:
-            if not any(rule.allows_path(verb, path) for rule in held):
-                return False
-        for group in wanted.groups:
-            for resource in wanted.resources:
-                for name in wanted.names or {""}:
-                    if not any(_grants(rule, verb, group, resource, name) for rule in held):
-                        return False
-    return True
+def _by_resource(rules: Iterable[Obj]) -> Iterator[Obj]:
+    """The rules taken apart: each about one resource or one of its names, with all its verbs, or about one path."""
+    found: dict[tuple[str, str, str], Obj] = {}
+    for rule in rules:
+        places = product(rule.get("apiGroups") or (), rule.get("resources") or (), rule.get("resourceNames") or ("",))
+        for group, resource, name in places:
+            about = {"apiGroups": [group], "resources": [resource]} | ({"resourceNames": [name]} if name else {})
+            found.setdefault((group, resource, name), {**about, "verbs": []})["verbs"] += rule.get("verbs") or ()
+        for path, verb in product(rule.get("nonResourceURLs") or (), rule.get("verbs") or ()):
+            yield {"nonResourceURLs": [path], "verbs": [verb]}
+    yield from found.values()
+
+
+def _not_held(wanted: Obj, held: Sequence[Rule]) -> Obj:
+    """The rule with those of its verbs that no rule that is held grants."""
+    if "nonResourceURLs" in wanted:
+        (path,) = wanted["nonResourceURLs"]
+        verbs = [verb for verb in wanted["verbs"] if not any(rule.allows_path(verb, path) for rule in held)]
+    else:
+        (group,), (resource,), (name,) = wanted["apiGroups"], wanted["resources"], wanted.get("resourceNames", [""])
+        verbs = [
+            verb for verb in wanted["verbs"] if not any(_grants(rule, verb, group, resource, name) for rule in held)
+        ]
+    return {**wanted, "verbs": verbs}
 
 
 def _grants(rule: Rule, verb: str, group: str, resource: str, name: str) -> bool:
