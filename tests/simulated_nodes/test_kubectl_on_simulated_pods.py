@@ -336,3 +336,19 @@ def test_pod_becomes_ready_by_a_file_that_exec_writes(cluster: LocalCluster, kub
     assert kubectl("wait", "--for=condition=Ready", "pod/gated", "--timeout=30s").returncode == 0
     assert kubectl("exec", "gated", "--", "rm", "/tmp/go").returncode == 0
     assert kubectl("wait", "--for=condition=Ready=false", "pod/gated", "--timeout=30s").returncode == 0
+
+
+def test_pod_finds_in_a_claim_what_exec_has_written_into_the_pod_before_it(cluster: LocalCluster, kubectl: Run) -> None:
+    claimed = f"claim-{os.urandom(3).hex()}"
+    size = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claimed}}
+    cluster.apply(json.dumps({**claim, "spec": {"storageClassName": "simulated", **size}}))
+    for name, script in (("first", "sleep infinity"), ("second", "test -f /data/go && sleep infinity")):
+        mounts = [{"name": "v", "mountPath": "/data"}]
+        main = {"name": "main", "image": "busybox", "command": ["sh", "-c", script], "volumeMounts": mounts}
+        volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claimed}}]
+        spec = {"containers": [main], "volumes": volumes, "restartPolicy": "Never"}
+        cluster.apply(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}))
+        assert kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=30s").returncode == 0
+        assert kubectl("exec", name, "--", "touch", "/data/go").returncode == 0
+        assert kubectl("delete", "pod", name, "--force", "--timeout=30s").returncode == 0

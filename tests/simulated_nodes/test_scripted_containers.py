@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from container_play import Play, container
 
-from haru.kube.simulated_containers.executed import Executed, with_executed
+from haru.kube.simulated_containers.commands import run_in_container
+from haru.kube.simulated_containers.executed import Executed, concerns_node, executed_in, with_executed
+from haru.kube.simulated_containers.files import PodSources
 from haru.kube.simulated_containers.shell_output import Change
 from haru.simulated_nodes.pod_scripts import scripts_of
 
@@ -350,3 +352,25 @@ def test_probe_sees_what_a_command_has_written_that_was_run_in_the_container() -
         play.pod = with_executed(play.pod, Executed("c", 0, play.now, [Change(0.0, "/tmp/go", text)]))
         play.until(at + 2)
         assert play.one()["ready"] is ready
+
+
+def test_file_server_fails_its_probe_while_the_file_is_moved_away() -> None:
+    probe = {
+        "httpGet": {"path": "/localhost.crt", "port": 80},
+        "periodSeconds": 1,
+        "failureThreshold": 1,
+        "initialDelaySeconds": 1,
+    }
+    image = "registry.k8s.io/e2e-test-images/agnhost:2.56"
+    server = container(image=image, args=["test-webserver"], readinessProbe=probe)
+    play = Play(server)
+    script = "mv -v /localhost.crt /tmp/ || true"
+    for at, moved, ready in ((10, script, False), (20, script, False), (30, "mv -v /tmp/localhost.crt /", True)):
+        play.until(at)
+        ran = run_in_container(play.pod, server, ["sh", "-c", moved], PodSources(executed=executed_in(play.pod)), at)
+        assert ran.exit_code == 0 and concerns_node(play.pod, ran.changes)
+        if ran.changes:
+            play.pod = with_executed(play.pod, Executed("c", 0, play.now, ran.changes))
+        play.until(at + 2)
+        assert play.one()["ready"] is ready
+    assert play.told("Unhealthy")[:1] == ["Readiness probe failed: HTTP probe failed with statuscode: 404"]

@@ -1,8 +1,8 @@
 """What the probes of a simulated container answer, and what follows from it, as a function of its time. Pure.
 
 An annotation says what a probe answers, as a course of `ok` and `fail`; otherwise a probe that runs a trivial command
-answers by its exit code, on the files that the container has written by then, and any other succeeds. Nothing runs
-between two changes: the turning points are computed.
+answers by its exit code, on the files that the container has written by then, a server of files by whether there is
+the one that is asked for, and any other succeeds. Nothing runs between two changes: the turning points are computed.
 Source: kubelet `prober` (thresholds in a row; readiness and liveness after the startup probe), as behaviour.
 """
 
@@ -18,11 +18,12 @@ from haru.kube.simulated_containers.container_shell import change_times, run_bes
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
 from haru.kube.simulated_containers.shell_output import Ran
 from haru.kube.simulated_containers.simulation import DOMAIN, Entry, course, is_annotated, setting
-from haru.kube.simulated_containers.test_images import probe_failure
+from haru.kube.simulated_containers.test_images import probe_failure, served_path
 
 _FIELDS: Final = {"Startup": "startupProbe", "Readiness": "readinessProbe", "Liveness": "livenessProbe"}
 POST_START: Final = "postStart"
 _ALWAYS: Final = (Entry(0.0, "ok"),)
+_NOT_FOUND: Final = "HTTP probe failed with statuscode: 404"
 
 
 class Turn(NamedTuple):
@@ -132,22 +133,29 @@ def _answers(pod: Obj, container: Mapping[str, Any], name: str, sources: PodSour
             raise ValueError(f'annotation {key} of {DOMAIN}: "{said}": write ok or fail, for example "fail; @30 ok"')
         return entries
     probe = container[_FIELDS[name]]
-    if command := (probe.get("exec") or {}).get("command"):
+    command, told = (probe.get("exec") or {}).get("command"), ""
+    failing = None if command else probe_failure(container, probe)
+    if failing is None and (path := served_path(container, probe)):
+        command, told = ["test", "-e", path], _NOT_FOUND
+    if command:
         times = change_times(pod, container, sources)
-        return tuple(_exec_answer(pod, container, command, sources, at) for at in times)
-    failing = probe_failure(container, probe)
+        return tuple(_exec_answer(pod, container, command, sources, at, told) for at in times)
     if failing is None:
         return _ALWAYS
     return (*(_ALWAYS if failing[0] else ()), Entry(failing[0], f"fail: {failing[1]}"))
 
 
 def _exec_answer(
-    pod: Obj, container: Mapping[str, Any], command: Sequence[str], sources: PodSources, at: float
+    pod: Obj, container: Mapping[str, Any], command: Sequence[str], sources: PodSources, at: float, told: str
 ) -> Entry:
-    """What a command answers from then on, on the files that the container has written by then."""
+    """What a command answers from then on, on the files that the container has written by then.
+
+    Its failure is told by its output, unless there are other words for it.
+    """
     ran = run_beside(pod, container, command, sources, at)
     fails = ran.ends_after is not None and ran.exit_code
-    return Entry(at, f"fail: {_output(ran) or f'command exited with {ran.exit_code}'}" if fails else "ok")
+    failure = told or _output(ran) or f"command exited with {ran.exit_code}"
+    return Entry(at, f"fail: {failure}" if fails else "ok")
 
 
 def _output(ran: Ran) -> str:

@@ -22,6 +22,7 @@ from haru.kube.names import parse_time
 from haru.kube.pod_containers import containers_of
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.simulated_containers.container_shell import files_after
+from haru.kube.simulated_containers.executed import outlives_pod
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources, VolumeContents
 from haru.kube.simulated_containers.test_images import image_argv
 from haru.kube.simulated_containers.text import as_printed
@@ -51,7 +52,7 @@ class SharedVolumes:
         """What a pod has found in its volumes when it began, by their names; of others nothing is known."""
         uid = uid_of(pod)
         if uid not in self._found:
-            shared = [one for one in pod["spec"].get("volumes") or () if _is_shared(one)]
+            shared = [one for one in pod["spec"].get("volumes") or () if outlives_pod(one)]
             if not shared or not any(map(image_argv, containers_of(pod["spec"]))):
                 return {}
             places = {one["name"]: place for one in shared if (place := await self._place(pod, one, node))}
@@ -107,7 +108,3 @@ class SharedVolumes:
         if is_empty:
             self._left.setdefault(place, VolumeContents({}, is_whole=True))
         return place
-
-
-def _is_shared(volume: Mapping[str, Any]) -> bool:
-    return "hostPath" in volume or "persistentVolumeClaim" in volume

@@ -7,6 +7,7 @@ Source: kubelet's `configmap` and `secret` managers, as behaviour.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -48,7 +49,8 @@ class SourceReader:
         """The pod has ended."""
         uid = uid_of(pod)
         objects = self._read.pop(uid, None)
-        self._volumes.ended(pod, NO_SOURCES if objects is None else PodSources(objects))
+        sources = NO_SOURCES if objects is None else PodSources(objects)
+        self._volumes.ended(pod, replace(sources, executed=executed_in(pod)))
         self._tokens.forget(uid)
         self._network.forget(uid)
 

@@ -36,7 +36,7 @@ from haru.kube.simulated_containers.pod_neighbours import (
 )
 from haru.kube.simulated_containers.shell_output import Change, Ran
 from haru.kube.simulated_containers.standard_input import StandardInput, input_of
-from haru.kube.simulated_containers.test_images import AGNHOST, image_argv, run_agnhost
+from haru.kube.simulated_containers.test_images import AGNHOST, image_argv, image_files, run_agnhost
 from haru.kube.simulated_containers.text import sequence, shifted
 from haru.kube.simulated_containers.trivial_shell import TrivialShell
 
@@ -225,7 +225,7 @@ class ContainerShell(TrivialShell):
             variables = variables_of(pod, container, sources, before)
             beside = tuple if is_alone else partial(_changes_beside, pod, container, sources)
             seen = ContainerFiles(pod, container, sources, variables, beside)
-            seen.share(before.files)
+            seen.share({**before.files, **image_files(container)})
         super().__init__({**seen.variables, "HOME": "/root"}, memory_limit(container), seen, until)
         self.files = seen
         begins = seen.history.now()

@@ -1,16 +1,16 @@
 """What commands have changed that were run in simulated containers, and how a pod's node is told of it. Pure.
 
-Probes are asked by the node, commands are run by the API server: so the latter writes into the annotation `executed`
-what commands write, where a probe may look.
+Probes are asked and volumes kept by the node, commands are run by the API server: so the latter writes into the
+annotation `executed` what commands write, where a probe or a later pod may look.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from haru.kube.meta import Obj, annotations_of
 from haru.kube.pod_containers import containers_of
@@ -18,6 +18,8 @@ from haru.kube.simulated_containers.shell_output import Change
 from haru.kube.simulated_containers.simulation import DOMAIN
 
 EXECUTED: Final = f"{DOMAIN}/executed"
+FILE_SERVER: Final = "test-webserver"
+"""The server of `agnhost` that serves the files of its container."""
 _PROBES: Final = ("startupProbe", "readinessProbe", "livenessProbe")
 _MOST_BYTES: Final = 128 * 1024
 
@@ -37,10 +39,21 @@ class Executed(NamedTuple):
         return same and all(change.path in written for change in earlier.changes)
 
 
-def concerns_probes(pod: Obj) -> bool:
-    """Whether a probe of the pod runs a command, which may look at files."""
-    every = containers_of(pod.get("spec") or {})
-    return any("exec" in (container.get(probe) or {}) for container in every for probe in _PROBES)
+def concerns_node(pod: Obj, changes: Sequence[Change]) -> bool:
+    """Whether a probe of the pod may look at files, or changes are in a volume where later pods find them."""
+    spec = pod.get("spec") or {}
+    for container in containers_of(spec):
+        words = (*(container.get("command") or ()), *(container.get("args") or ()))
+        looks = {"exec", "httpGet"} if FILE_SERVER in words else {"exec"}
+        if any(looks & (container.get(probe) or {}).keys() for probe in _PROBES):
+            return True
+    lasting = {one["name"] for one in spec.get("volumes") or () if outlives_pod(one)}
+    return any(change.path.partition(":")[0] in lasting for change in changes)
+
+
+def outlives_pod(volume: Mapping[str, Any]) -> bool:
+    """Whether later pods find in a volume what was written there."""
+    return "hostPath" in volume or "persistentVolumeClaim" in volume
 
 
 def executed_in(pod: Obj) -> tuple[Executed, ...]:

@@ -73,14 +73,17 @@ def _each(shell: ShellInterpreter, name: str, words: Sequence[str], change: Call
     return code
 
 
-def _cp(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
+def _copy(name: str, shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
+    """`cp` or `mv` of one file."""
+    moves, is_told = name == "mv", words[:1] == ["-v"]
+    words = words[1:] if moves and is_told else words
     if len(words) != 2:
         return None
     source, target = words
     if source not in files:
         if files.stat(source) is not None or not files.is_missing(source):
             return None
-        shell.say(f"cp: can't stat '{source}': {_NO_SUCH_FILE}", is_error=True)
+        shell.say(f"{name}: can't {'rename' if moves else 'stat'} '{source}': {_NO_SUCH_FILE}", is_error=True)
         return 1
     found = files.stat(target)
     if found is not None and found.is_directory:
@@ -89,9 +92,13 @@ def _cp(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) ->
         return None
     try:
         shell.change(target, files[source])
+        if moves and files.key(source) != files.key(target):
+            shell.change(source, None)
     except OSError as error:
-        shell.say(f"cp: can't create '{target}': {error.strerror}", is_error=True)
+        shell.say(f"{name}: can't create '{target}': {error.strerror}", is_error=True)
         return 1
+    if moves and is_told:
+        shell.say(f"'{source}' -> '{target}'")
     return 0
 
 
@@ -262,7 +269,8 @@ def _length(text: str) -> int:
 
 
 _PROGRAMS: Final[Mapping[str, Callable[[ShellInterpreter, ContainerFiles, Sequence[str]], int | None]]] = {
-    "touch": _touch, "rm": _rm, "mkdir": _mkdir, "cp": _cp, "dd": _dd, "test": _test, "[": _test, "[[": _test,
+    "touch": _touch, "rm": _rm, "mkdir": _mkdir, "cp": partial(_copy, "cp"), "mv": partial(_copy, "mv"), "dd": _dd,
+    "test": _test, "[": _test, "[[": _test,
     "cat": _cat, "ls": _ls, "wc": _wc, "head": partial(_part_of_file, "head"), "tail": _tail, "rev": _rev,
     "grep": partial(_filter, "grep"), "awk": partial(_filter, "awk"), "cut": partial(_filter, "cut"),
 }  # fmt: skip

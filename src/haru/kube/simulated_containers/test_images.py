@@ -13,17 +13,19 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from haru.kube.simulated_containers.executed import FILE_SERVER
 from haru.kube.simulated_containers.files import ContainerFiles
 from haru.kube.simulated_containers.trivial_shell import TrivialShell
 
 AGNHOST: Final = "agnhost"
+_AGNHOST_FILES: Final = ("/localhost.crt", "/localhost.key")
 _DURATION: Final = re.compile(r"(\d+(?:\.\d*)?)([sm])")
 _TEST_IMAGES: Final = "/e2e-test-images/"
 _NEW_TEXT: Final = "mount-tester new file\n"
 _LOOP_SECONDS: Final = 2.0
 _DEFAULT_SECONDS: Final = 180.0
 _PORTS: Final[Mapping[str, int]] = {
-    "grpc-health-checking": 5000, "liveness": 8080, "netexec": 8080, "test-webserver": 80,
+    "grpc-health-checking": 5000, "liveness": 8080, "netexec": 8080, FILE_SERVER: 80,
 }  # fmt: skip
 _FAILING_SERVERS: Final[Mapping[str, tuple[float, str]]] = {
     "liveness": (10.0, "HTTP probe failed with statuscode: 500"),
@@ -42,6 +44,19 @@ def image_argv(container: Mapping[str, Any]) -> list[str]:
     if name == "busybox" and not args:
         return [] if container.get("stdin") else ["true"]
     return args
+
+
+def image_files(container: Mapping[str, Any]) -> Mapping[str, str]:
+    """Files of a container's image that are known to be there, but not what they hold."""
+    image = str(container.get("image") or "")
+    is_known = _TEST_IMAGES in image and image.rpartition("/")[2].partition(":")[0] == AGNHOST
+    return dict.fromkeys(_AGNHOST_FILES, "") if is_known else {}
+
+
+def served_path(container: Mapping[str, Any], probe: Mapping[str, Any]) -> str:
+    """The file that a probe asks the file server of `agnhost` for; empty for another probe."""
+    serves = image_argv(container)[:2] == [f"/{AGNHOST}", FILE_SERVER]
+    return str((probe.get("httpGet") or {}).get("path") or "") if serves else ""
 
 
 def probe_failure(container: Mapping[str, Any], probe: Mapping[str, Any]) -> tuple[float, str] | None:

@@ -33,7 +33,7 @@ from haru.kube.simulated_containers.cluster_network import (
     pod_network,
     reachable_namespaces,
 )
-from haru.kube.simulated_containers.executed import Executed, concerns_probes, with_executed
+from haru.kube.simulated_containers.executed import Executed, concerns_node, with_executed
 from haru.kube.simulated_containers.files import PodSources
 from haru.kube.simulated_containers.kubelet_files import node_memory
 from haru.kube.simulated_containers.standard_input import Given, with_input
@@ -54,11 +54,11 @@ class SimulatedPods:
     async def wrote(self, pod: Obj, executed: Executed) -> None:
         """Keep what a command has changed in the files of a container, in place of what it has written over.
 
-        Its kubelet is told where a probe may look at it.
+        Its kubelet is told where a probe or a later pod may look at it.
         """
         earlier = (one for one in self._executed.get(uid_of(pod), ()) if not executed.replaces(one))
         self._executed[uid_of(pod)] = (*earlier, executed)[-_MOST_COMMANDS:]
-        if concerns_probes(pod):
+        if concerns_node(pod, executed.changes):
             with contextlib.suppress(StatusError):  # the pod has gone
                 await self._annotate(pod, lambda live: with_executed(live, executed))
 
