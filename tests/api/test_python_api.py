@@ -249,6 +249,12 @@ def test_file_with_an_empty_list_has_no_objects(tmp_path: Path) -> None:
     assert haru.Snapshot.read(tmp_path / "none.yaml").explain_pending().rows == ()
 
 
+def asking(**more: object) -> dict[str, Any]:
+    """A claim of a GPU that names neither its version nor its kind."""
+    exactly = {"deviceClassName": "gpu.nvidia.com", **more}
+    return {"metadata": {"name": "one"}, "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}}
+
+
 @pytest.mark.parametrize(
     ("ask", "kind", "message"),
     [
@@ -271,6 +277,14 @@ def test_file_with_an_empty_list_has_no_objects(tmp_path: Path) -> None:
         (lambda s: s.changed(haru.Taint("n1", "x")), haru.ChangeInputError, "Taint: .*KEY"),
         (lambda s: s.allocate(), haru.InputError, "no ResourceClaim without allocation"),
         (lambda s: haru.lint_manifests("nowhere.yaml"), haru.InputError, "nowhere.yaml: No such file"),
+        (lambda s: s.explain({}), haru.InputError, r"write KIND/NAME, or give an object with kind .*: \{\}"),
+        (lambda s: s.explain({"kind": "Pod"}), haru.InputError, "write KIND/NAME, or give an object"),
+        (lambda s: s.what_if(haru.AddNodes("cpu", 0)), haru.ChangeInputError, "AddNodes: count 0: give a number"),
+        (lambda s: s.changed(haru.AddNodes("cpu", "2")), haru.ChangeInputError, "AddNodes: count '2'"),
+        (lambda s: s.allocate([5]), haru.InputError, "object #0: this is no Kubernetes object: 5"),
+        (lambda s: s.allocate([{}]), haru.InputError, "object #0: ResourceClaim: metadata.name: Required value"),
+        (lambda s: s.allocate([node("n1")]), haru.InputError, "object #0 .Node n1.: give ResourceClaims"),
+        (lambda s: s.allocate([asking(count="two")]), haru.InputError, "object #0 .ResourceClaim one.: .*count"),
     ],
 )
 def test_invalid_input_raises_haru_error_with_message(
@@ -280,6 +294,16 @@ def test_invalid_input_raises_haru_error_with_message(
     with pytest.raises(kind, match=message) as caught:
         ask(snapshot)
     assert isinstance(caught.value, haru.HaruError)
+
+
+def test_one_claim_of_any_version_can_be_allocated_by_itself() -> None:
+    fleet = haru.Snapshot.of(namespace="research").changed(haru.AddNodes("dgx-h100"))
+    old = {**asking(), "apiVersion": "resource.k8s.io/v1beta1", "kind": "ResourceClaim"}
+    old["spec"] = {"devices": {"requests": [{"name": "gpu", "deviceClassName": "gpu.nvidia.com"}]}}
+    for claim in (asking(), old):
+        answer = fleet.allocate(claim)
+        assert answer.fits
+        assert [(given.namespace, given.name) for given in answer.claims] == [("research", "one")]
 
 
 async def test_finished_works_inside_a_running_event_loop() -> None:

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from haru.api.allocation_data import AllocationData, GivenClaim, RefusedOn
 from haru.api.allocation_text import to_text
+from haru.api.files import stored_objects
 from haru.api.html import allocation_html
 from haru.engine import Features, Snapshot
 from haru.engine.dra import DEFAULT_BUDGET, AllocationError, DoesNotFit, GaveUp, NodeFunnel, NodeView, explain_requests
@@ -65,6 +66,21 @@ def allocation_of(snapshot: Snapshot, query: AllocationQuery, features: Features
         given = tuple(_given(claim, result) for claim, result in zip(claims, results, strict=True))
     names = tuple(nodes[number].name for number in fitting)
     return Allocation(len(nodes), names, given, tuple(_refusals(question, fleet, fitting, features)))
+
+
+def asked_claims(given: Obj | Sequence[Obj], namespace: str) -> list[Obj]:
+    """Return claims given as dicts as a server would store them; version and kind need not be said.
+
+    Raises InputError that names the object and what is wrong with it.
+    """
+    typed = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+    objects = [given] if isinstance(given, dict) else given
+    claims = stored_objects([{**typed, **obj} if isinstance(obj, dict) else obj for obj in objects], namespace)
+    found = [claim for _, claim in claims]
+    for number, claim in enumerate(found):
+        if claim["kind"] != "ResourceClaim":
+            raise InputError(f"object #{number} ({claim['kind']} {claim['metadata']['name']}): give ResourceClaims")
+    return found
 
 
 def waiting_claims(objects: Sequence[Obj]) -> list[Obj]:

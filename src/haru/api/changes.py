@@ -113,6 +113,8 @@ class _Resolver:
             case Taint(where, taint):
                 yield self._taint(where, taint)
             case AddNodes(profile, count):
+                if not isinstance(count, int) or count < 1:
+                    raise InputError(f"count {count!r}: give a number of nodes, 1 or more")
                 yield NodesAdded(load_profile(profile), count)
             case Repartition(node, profile):
                 yield Repartitioned(node, load_profile(profile))

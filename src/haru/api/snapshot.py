@@ -179,15 +179,16 @@ class Snapshot:
         from haru.kube.names import format_time
 
         snapshot = self._cluster.snapshot()
-        place = parse_place(what if isinstance(what, str) else f"{what['kind']}/{what['metadata']['name']}")
+        named = what if isinstance(what, str) else _kind_and_name(what)
+        place = parse_place(named)
         if place is not None:
             return explain_place(snapshot, *place, unread=self.refused)
         if isinstance(what, str):
-            kind, name = parse_subject(what)
+            kind, name = parse_subject(named)
             obj = find_subject(snapshot, kind, namespace or self.namespace, name)
         else:
             obj = what
-            kind, _ = parse_subject(f"{obj['kind']}/{obj['metadata']['name']}")
+            kind, _ = parse_subject(named)
         asked = format_time(now or datetime.now(UTC))
         return explain(snapshot, kind, obj, now=asked, remedies=remedies, unread=self.refused, gates=self.gates)
 
@@ -260,7 +261,7 @@ class Snapshot:
 
     def allocate(
         self,
-        claims: Sequence[Obj] = (),
+        claims: Obj | Sequence[Obj] = (),
         *,
         node: str | None = None,
         timeout: float | None = None,
@@ -268,14 +269,15 @@ class Snapshot:
     ) -> Allocation:
         """Which devices claims would get together, as the claims of one pod, and on which nodes, or why none.
 
-        Without `claims`: those of the snapshot without allocation, and one for each ResourceClaimTemplate. `node` asks
-        that one only; `timeout` (seconds) is when to give up; `device_scoring` prefers fragments and small devices.
+        `claims` (one or several) may leave out apiVersion and kind. Without any: those of the snapshot without
+        allocation, and one for each ResourceClaimTemplate. `node` asks that one only; `timeout` (seconds) is when to
+        give up; `device_scoring` prefers fragments and small devices.
         Raises InputError.
         """
-        from haru.api.allocation import AllocationQuery, allocation_of, waiting_claims
+        from haru.api.allocation import AllocationQuery, allocation_of, asked_claims, waiting_claims
         from haru.engine import Features
 
-        asked = list(claims) or waiting_claims(self.objects)
+        asked = asked_claims(claims, self.namespace) if claims else waiting_claims(self.objects)
         features = Features.from_gates(self.gates)
         query = AllocationQuery(asked, node, timeout, device_scoring)
         return allocation_of(self._cluster.snapshot(), query, features)
@@ -412,3 +414,10 @@ class Snapshot:
 
 def _undecidable(error: Exception) -> InputError:
     return InputError(f"nothing can be decided: an object is malformed: {what_fails(error)}; try haru lint")
+
+
+def _kind_and_name(obj: Obj) -> str:
+    try:
+        return f"{obj['kind']}/{obj['metadata']['name']}"
+    except (KeyError, TypeError) as error:
+        raise InputError(f"write KIND/NAME, or give an object with kind and metadata.name, not: {obj!r}") from error
