@@ -278,6 +278,29 @@ async def test_update_that_changes_nothing_is_none_to_a_rule_about_the_whole_obj
     assert (await api("PUT", f"{TRAININGS}/t", {**made, "metadata": metadata})).status == 422
 
 
+async def test_rule_that_unchanged_values_break_is_a_warning(api: Caller) -> None:
+    rule = {"rule": "self > 1", "message": "tiny"}
+    number = {"type": "integer"}
+    spec = {"properties": {"n": number, "list": {"type": "array", "items": number}, "other": number}, "type": "object"}
+    whole = {"type": "object", "properties": {"spec": spec}}
+    await define(api, with_schema(whole))
+    made = await api.create(TRAININGS, training() | {"spec": {"n": 1, "list": [0], "other": 5}})
+    live = await api.get(f"{DEFINITIONS}/{NAME}")
+    schema = live["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    ruled_spec = schema["properties"]["spec"]["properties"]
+    ruled_spec["n"]["x-kubernetes-validations"] = ruled_spec["list"]["items"]["x-kubernetes-validations"] = [rule]
+    assert (await api("PUT", f"{DEFINITIONS}/{NAME}", live)).status == 200
+    path = f"{TRAININGS}/{made['metadata']['name']}"
+    changed = await api("PATCH", path, {"spec": {"other": 6}}, type=MERGE)
+    assert changed.status == 200, changed.json
+    assert changed.headers["warning"] == '299 - "spec.list[0]: Invalid value: 0: tiny"'  # the last header
+    refused = await api("PATCH", path, {"spec": {"list": [0, 3]}}, type=MERGE)
+    assert refused.status == 422 and "spec.list[0]: Invalid value: 0: tiny" in refused.json["message"]
+    assert "spec.n" not in refused.json["message"]
+    mended = await api("PATCH", path, {"spec": {"list": [2]}}, type=MERGE)
+    assert mended.headers["warning"] == '299 - "spec.n: Invalid value: 1: tiny"'
+
+
 async def test_count_that_the_schema_does_not_know_is_not_kept(api: Caller) -> None:
     paths = {"specReplicasPath": ".spec.unknown", "statusReplicasPath": ".status.replicas"}
     await define(api, definition(version(subresources={"scale": paths})))

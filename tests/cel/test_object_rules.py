@@ -111,6 +111,14 @@ def test_unchanged_value_is_not_validated_again() -> None:
     rule = "self.replicas < 3"
     assert broken(rule, {"replicas": 5}, {"replicas": 5}) == []
     assert broken(rule, {"replicas": 6}, {"replicas": 5}) != []
+    warnings: list[str] = []
+    assert ObjectRules(parse(schema(rule))).check({"spec": {"replicas": 5}}, {"spec": {"replicas": 5}}, warnings) == []
+    assert warnings == ["spec: Invalid value: failed rule: self.replicas < 3"]
+
+
+def test_rule_that_cannot_be_answered_for_an_unchanged_value_is_an_error() -> None:
+    (told,) = broken("self.replicas < 3", {"limit": 5}, {"limit": 5})
+    assert "no such key: replicas evaluating rule" in told
 
 
 def test_rule_about_changes_judges_what_did_not_change() -> None:

@@ -2,7 +2,7 @@
 
 `self` is the value at the rule's place, `oldSelf` the one before an update where it can be told which that was. A rule
 that reads `oldSelf` is about changes and says nothing of new values, unless `optionalOldSelf` makes it an optional.
-Source: KEP 2876 and KEP 4008 (what did not change is not judged again but by rules about changes), as behaviour.
+Source: KEP 2876 and KEP 4008 (what did not change is warned about but by rules about changes), as behaviour.
 """
 
 from __future__ import annotations
@@ -91,28 +91,35 @@ class ObjectRules:
     def __bool__(self) -> bool:
         return bool(self._rules)
 
-    def check(self, new: Obj, old: Obj | None) -> list[FieldError]:
-        """Which rules the object breaks."""
+    def check(self, new: Obj, old: Obj | None, warnings: list[str] | None = None) -> list[FieldError]:
+        """Which rules the object breaks. `warnings` gets those that its unchanged values have broken before."""
         if not self._rules:
             return []
-        return list(_Walk(self._rules).node(new, _ABSENT if old is None else old, self._schema, "", root=True))
+        walk = _Walk(self._rules, [] if warnings is None else warnings)
+        return list(walk.node(new, _ABSENT if old is None else old, self._schema, "", root=True))
 
 
 class _Walk:
     """One evaluation of all rules over one object, with what it may still cost."""
 
-    def __init__(self, rules: Mapping[int, tuple[_Rule, ...]]) -> None:
+    def __init__(self, rules: Mapping[int, tuple[_Rule, ...]], warnings: list[str]) -> None:
         self._rules = rules
+        self._warnings = warnings
         self._left = OBJECT_LIMIT
 
-    def node(self, new: Any, old: Any, schema: Structural, path: str, *, root: bool = False) -> Iterator[FieldError]:
+    def node(
+        self, new: Any, old: Any, schema: Structural, path: str, *, root: bool = False, same: bool = False
+    ) -> Iterator[FieldError]:
+        """What a value and those below it break. `same`: the value that it is part of did not change."""
         if new is None or self._left < 0:
             return
-        rules = self._rules.get(id(schema), ())
-        if rules and old is not _ABSENT and new == old:
-            rules = tuple(rule for rule in rules if rule.about_changes)
-        if rules:
-            yield from self._apply(rules, new, old, schema, path, root=root)
+        same = same if old is _ABSENT else new == old
+        if rules := self._rules.get(id(schema), ()):
+            for rule, error in self._apply(rules, new, old, schema, path, root=root):
+                if same and rule is not None and not rule.about_changes:
+                    self._warnings.append(str(error))
+                else:
+                    yield error
         if isinstance(new, dict):
             before = old if isinstance(old, dict) else {}
             for name, inner in new.items():
@@ -120,22 +127,23 @@ class _Walk:
                 if declared is not None:
                     then = before.get(name, _ABSENT)
                     below = f"{path}.{name}" if name in schema.properties else f"{path}[{name}]"
-                    yield from self.node(inner, then, declared, below.removeprefix("."))
+                    yield from self.node(inner, then, declared, below.removeprefix("."), same=same)
         elif isinstance(new, list) and schema.items is not None:
             earlier = items_by_key(old, schema)
             for index, item in enumerate(new):
                 then = earlier.get(item_key(item, schema), _ABSENT) if earlier else _ABSENT
-                yield from self.node(item, then, schema.items, f"{path}[{index}]")
+                yield from self.node(item, then, schema.items, f"{path}[{index}]", same=same)
 
     def _apply(
         self, rules: tuple[_Rule, ...], new: Any, old: Any, schema: Structural, path: str, *, root: bool
-    ) -> Iterator[FieldError]:
+    ) -> Iterator[tuple[_Rule | None, FieldError]]:
+        """What is wrong, each with the rule that is broken; none where a rule could not be answered."""
         kind = schema.type
         try:
             value = to_value(new, schema, root=root)
             before = None if old is _ABSENT or old is None else to_value(old, schema, root=root)
         except EvaluationError as error:
-            yield invalid(path or "<nil>", kind, str(error))
+            yield None, invalid(path or "<nil>", kind, str(error))
             return
         for rule in rules:
             if self._left < 0:
@@ -146,20 +154,23 @@ class _Walk:
             shown = OMITTED if kind in ("object", "array") else new
             yield from self._one(rule, value, given, shown, kind, path)
 
-    def _one(self, rule: _Rule, value: Any, before: Any, shown: Any, kind: str, path: str) -> Iterator[FieldError]:
+    def _one(
+        self, rule: _Rule, value: Any, before: Any, shown: Any, kind: str, path: str
+    ) -> Iterator[tuple[_Rule | None, FieldError]]:
         if rule.program is None:
             what = "compiler initialization" if rule.problem == _NOT_DECLARED else "compile"
-            yield invalid(path or "<nil>", kind, f"rule {what} error: {rule.problem}")
+            yield None, invalid(path or "<nil>", kind, f"rule {what} error: {rule.problem}")
             return
         place = ".".join(filter(None, (path, rule.place))) or "<nil>"
         found = rule.program.measure(RULE_LIMIT, value, before)
         self._left -= found.cost
         if self._left < 0:
-            yield invalid(path or "<nil>", kind, f"validation failed due to running out of cost budget, {_NO_MORE}")
+            text = f"validation failed due to running out of cost budget, {_NO_MORE}"
+            yield None, invalid(path or "<nil>", kind, text)
         elif found.error is not None:
-            yield invalid(path or "<nil>", kind, self._failure(found.error, rule))
+            yield None, invalid(path or "<nil>", kind, self._failure(found.error, rule))
         elif found.value is not True:
-            yield self._broken(rule, value, before, shown, kind, place)
+            yield rule, self._broken(rule, value, before, shown, kind, place)
 
     def _failure(self, error: EvaluationError, rule: _Rule) -> str:
         """What is said of a rule that could not be answered. One that cost too much is the last."""

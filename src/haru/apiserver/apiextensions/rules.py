@@ -28,8 +28,10 @@ _NOT_CHECKED = (
 )
 
 
-def with_rule_errors(found: list[FieldError], kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:
-    """What validation found, and what the rules of a custom resource's schema refuse beyond that."""
+def with_rule_errors(
+    found: list[FieldError], kind: Kind, new: Obj, old: Obj | None, warnings: list[str]
+) -> list[FieldError]:
+    """What validation found, and what the rules of a custom resource's schema refuse beyond that, or warn about."""
     if kind.group == "admissionregistration.k8s.io":
         return found + _admission_errors(kind, new, old)
     if kind.custom is None:
@@ -42,7 +44,7 @@ def with_rule_errors(found: list[FieldError], kind: Kind, new: Obj, old: Obj | N
         # Who owns what is written down later: where nothing changes it is as it was, and `self == oldSelf` is to hold.
         owners = old["metadata"].get("managedFields")
         new = {**new, "metadata": with_member(new["metadata"], "managedFields", owners)}
-    return found + rules.check(new, old)
+    return found + rules.check(new, old, warnings)
 
 
 def _admission_errors(kind: Kind, new: Obj, old: Obj | None) -> list[FieldError]:

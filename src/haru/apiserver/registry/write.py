@@ -162,7 +162,7 @@ async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
     if not obj["metadata"].get("name"):
         unnamed = prepare_for_create(obj, kind, objects.gates, call.now)
         errors = validate_create(unnamed, kind, objects.gates, objects.check_selector)
-        raise call.invalid("", with_rule_errors(errors, kind, unnamed, None))
+        raise call.invalid("", with_rule_errors(errors, kind, unnamed, None, call.request.warnings))
     await call.admission.admit_create(call, obj)
     named = "" if generated else str(obj["metadata"]["name"])
     if call.chain is not None:
@@ -174,7 +174,7 @@ async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
         await complete(call, obj)
     obj = prepare_for_create(obj, kind, objects.gates, call.now)
     errors = call.taken_findings() + validate_create(obj, kind, objects.gates, objects.check_selector)
-    errors = with_rule_errors(errors, kind, obj, None)
+    errors = with_rule_errors(errors, kind, obj, None, call.request.warnings)
     if errors:
         raise call.invalid(obj["metadata"]["name"], errors)
     call.request.warnings += warnings_on_create(obj, kind)  # also of what admission refuses
@@ -323,7 +323,7 @@ async def _prepared(call: Call, complete: Obj, live: Obj) -> Obj:
         await call.admission.admit_status(call, new, live, complete)
         errors = call.taken_findings() + validate_status_update(new, live, kind, objects.gates)
         if kind.custom is not None:
-            errors = with_rule_errors(errors, kind, new, live)
+            errors = with_rule_errors(errors, kind, new, live, call.request.warnings)
     else:
         new = own(complete)
         hook = strategy_for(kind.group, kind.plural).complete_update
@@ -334,7 +334,7 @@ async def _prepared(call: Call, complete: Obj, live: Obj) -> Obj:
         if generation := next_generation(new, live, kind):
             new["metadata"]["generation"] = generation
         errors = validate_update(new, live, kind, objects.gates, objects.check_selector)
-        errors = with_rule_errors(errors, kind, new, live)
+        errors = with_rule_errors(errors, kind, new, live, call.request.warnings)
     if errors:
         raise call.invalid(new["metadata"]["name"], errors)
     if not call.subresource:
