@@ -208,7 +208,7 @@ async def test_server_without_snapshots_is_named_with_what_to_do_instead(
         (("save", "new", "--data-dir", "."), "holds no state.db: name the data directory of a haru up"),
         (("save", "new", "--data-dir", ".", "--kubeconfig", "k"), "--data-dir and --kubeconfig: name one of them"),
         (("save", "new", "--bump-revision", "1"), "--bump-revision: only for restore"),
-        (("save", "none/new", "--data-dir", "."), "No such file or directory"),
+        (("save", "none/new", "--data-dir", "."), "haru snapshot: none/new: No such file or directory"),
         (("save", "new", "--kubeconfig", "text"), "text"),
     ],
 )

@@ -75,7 +75,8 @@ def _save(options: argparse.Namespace) -> int:
     except ClusterError:
         raise
     except OSError as error:
-        raise UsageError(f"{error.filename or file}: {error.strerror or error}") from error
+        named = file if error.filename in (None, str(partial)) else error.filename
+        raise UsageError(f"{named}: {error.strerror or error}") from error
     print(f"{found.objects} objects as of revision {found.revision} saved to {file} ({found.size} bytes)")
     return 0
 
