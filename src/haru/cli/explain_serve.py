@@ -8,13 +8,11 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from haru.cli.component import preload
 from haru.cli.connection import connect
 from haru.cli.main import UsageError
 from haru.cli.serving_flags import check_certificate_files
 from haru.event_loop import cancelled
 from haru.garbage import postpone_collection, resume_collection
-from haru.loop_lag import measured_loop
 from haru.stop import stop_event
 
 if TYPE_CHECKING:
@@ -75,6 +73,8 @@ def _asked(
 
 def run(options: argparse.Namespace) -> int:
     """Serves until it is stopped."""
+    # What only the server needs is imported by it: the question of a person starts the sooner.
+    from haru.cli.component import preload
     from haru.cli.logs import configure_logging
 
     configure_logging(options.verbose + 1, options.log_format)
@@ -111,6 +111,7 @@ async def _serve(
 ) -> int:
     from haru.api.files import gates_beside
     from haru.explain_server import ExplainServer
+    from haru.loop_lag import measured_loop
 
     stop = stop_event()
     async with measured_loop(), connect(options, "haru-explain-server") as client:
