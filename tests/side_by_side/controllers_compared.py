@@ -97,7 +97,9 @@ class Plane:
             made = labels.get(keys.get(obj["kind"], "")) or labels.get("controller.kubernetes.io/hash")
             if obj["kind"] in ("Workload", "PodGroup"):
                 made = obj["metadata"]["name"]
-            if made and owners and (obj["kind"] in keys or obj["kind"] in ("Workload", "PodGroup")):
+            elif obj["kind"] not in keys:
+                continue
+            if made and owners:
                 seen = self.hashes.setdefault((namespace, f"{obj['kind']}/{owners[0]['name']}"), [])
                 if made not in seen:
                     seen.append(made)
@@ -124,9 +126,8 @@ def outcome(plane: Plane, namespace: str) -> Counter[str]:
     """The objects of a namespace and its controllers' events, each as text, with how often it is there."""
     objects = plane.listed("-n", namespace)
     hashes = plane.known(namespace, objects)
-    objects = [
-        obj for obj in objects if obj["metadata"]["name"] != "kube-root-ca.crt"
-    ]  # only who knows it publishes it
+    # Haru's controllers publish an authority where one is known to them, kube-controller-manager an empty one, too.
+    objects = [obj for obj in objects if obj["metadata"]["name"] != "kube-root-ca.crt"]
     for obj in objects:
         status = obj.get("status") or {}
         if obj["kind"] == "Pod":
@@ -150,11 +151,7 @@ def plane(name: str, programs: Path) -> Iterator[Plane]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         served = ["--runtime-config=resource.k8s.io/v1beta2=true", f"--feature-gates={_GATES}"]
         kubeconfig = stack.enter_context(serving(str(programs / "kube-apiserver"), served)).kubeconfig
-        common = [
-            f"--kubeconfig={kubeconfig}",
-            "--leader-elect=false",
-            f"--feature-gates={GANG_GATES},WorkloadWithJob=true",
-        ]
+        common = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", f"--feature-gates={_GATES}"]
         nodes = [f"--kubeconfig={kubeconfig}", "--profile=dgx-h100:1,cpu:3", "--no-taint"]
         haru = haru_program("haru")
         if name == "haru":
