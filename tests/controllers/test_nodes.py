@@ -464,5 +464,29 @@ async def test_device_taint_rule_status_reports_affected_pods(cluster, effect, r
     if effect == "None":
         assert condition["message"] == (
             "1 published device selected. 1 allocated device selected. "
-            "1 pod would be evicted in 1 namespace if the effect was NoExecute."
+            "1 pod would be evicted in 1 namespace if the effect was NoExecute. "
+            "This information will not be updated again. Recreate the DeviceTaintRule to trigger an update."
         )
+
+
+async def test_device_taint_rule_counts_the_pods_that_have_to_go(cluster):
+    toleration = {"operator": "Exists", "effect": "NoExecute"}
+    await cluster.create(SLICES, device_slice())
+    await with_device(cluster, tolerations=[{**toleration, "tolerationSeconds": 3000}])
+    await with_device(cluster, "ever", tolerations=[toleration])
+    await cluster.start(DEVICES)
+    for effect in "None", "NoExecute":
+        spec = {"deviceSelector": {"driver": "d.example.com"}, "taint": {"key": "k", "effect": effect}}
+        await cluster.create(TAINT_RULES, {"metadata": {"name": f"r-{effect.lower()}"}, "spec": spec})
+
+    async def told(name):
+        return get_condition(await cluster.get(TAINT_RULES, name), "EvictionInProgress")
+
+    without = await cluster.eventually(lambda: told("r-none"))
+    assert "2 allocated devices selected. 1 pod would be evicted in 1 namespace if" in without["message"]
+    condition = await cluster.eventually(lambda: told("r-noexecute"))
+    assert {key: condition[key] for key in ("status", "reason", "message")} == {
+        "status": "True",
+        "reason": "PodsPendingEviction",
+        "message": "1 pod needs to be evicted in 1 namespace.",
+    }

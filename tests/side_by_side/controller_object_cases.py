@@ -148,7 +148,7 @@ CASES: dict[str, list[Step]] = {
     ],
 }
 
-_LONG, _SHORT = ({"key": "ill", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": n} for n in (300, 6))
+_LONG, _SHORT = ({"key": "ill", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": n} for n in (300, 2))
 _EVERY_DEVICE = ",".join(f"gpu-{number}=ill:NoExecute" for number in range(8))
 
 

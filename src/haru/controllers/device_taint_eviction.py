@@ -7,7 +7,7 @@ Source: KEP-5055.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any, ClassVar
 
 from cachetools import FIFOCache
@@ -30,6 +30,7 @@ from haru.engine.dra import (
 )
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj, controller_of, get_condition, is_being_deleted, name_of, namespace_of, node_of, uid_of
+from haru.kube.names import parse_time
 
 FIELD_MANAGER = "device-taint-eviction-controller"
 _CONDITION = "EvictionInProgress"
@@ -81,7 +82,6 @@ class DeviceTaintEvictionController(Controller):
             registry=None,
         )
         self._deletions = 0
-        self._status_at: dict[str, tuple[float, int]] = {}
         self.pods.add_index("claim", claim_names.claim_keys)
         self.claims.add_index("pool", _pools_of_claim)
         self.slices.add_index("pool", _pool_of_slice)
@@ -91,7 +91,7 @@ class DeviceTaintEvictionController(Controller):
         if context.gates.enabled("DRADeviceTaintRules") and context.serves(TAINT_RULES):
             self.rules = self.informer(TAINT_RULES)
             self.rules.add_index("pool", _pool_of_rule)
-            self.rules.add_handler(self._rule_changed, self._rule_updated, self._rule_changed)
+            self.rules.add_handler(self._rule_changed, self._rule_updated, self._rule_deleted)
 
     @classmethod
     def enabled(cls, context: Context) -> bool:
@@ -129,22 +129,25 @@ class DeviceTaintEvictionController(Controller):
 
     def _rule_changed(self, rule: Obj) -> None:
         self.queue.add(f"rule:{name_of(rule)}")
-        selected = decode_taint_rule(rule)
-        for claim in self._claims_in_reach(rule):
-            if any(selected.selects(device) for device in _devices_of(claim)):
-                self._claim_changed(claim)
+        for claim, _ in self._selected(rule):
+            self._claim_changed(claim)
 
-    def _claims_in_reach(self, rule: Obj) -> Iterable[Obj]:
-        """The claims that have devices of the pool that a rule names; all, where it names none."""
+    def _selected(self, rule: Obj) -> Iterable[tuple[Obj, list[DeviceId]]]:
+        """The claims that have devices which a rule selects, with these."""
         pools = [pool for pool in _pool_of_rule(rule) if _ANY not in pool]
-        if not pools:
-            return self.claims.store.values()
-        return self.claims.by_index("pool", pools[0])
+        selected = decode_taint_rule(rule)
+        for claim in self.claims.by_index("pool", pools[0]) if pools else self.claims.store.values():
+            if devices := [device for device in _devices_of(claim) if selected.selects(device)]:
+                yield claim, devices
 
     def _rule_updated(self, old: Obj, new: Obj) -> None:
         if old["spec"] != new["spec"]:
             self._rule_changed(old)
             self._rule_changed(new)
+
+    def _rule_deleted(self, rule: Obj) -> None:
+        self._evicted_by.pop(name_of(rule), None)
+        self._rule_changed(rule)
 
     async def sync(self, key: str) -> float | None:
         """Look at one pod or write one rule's status."""
@@ -153,7 +156,8 @@ class DeviceTaintEvictionController(Controller):
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def _eviction(self, pod: Obj) -> Eviction | None:
+    def _eviction(self, pod: Obj, *supposed: Obj) -> Eviction | None:
+        """When the pod must go, by the rules that there are and those that are supposed."""
         if not node_of(pod) or is_being_deleted(pod) or is_terminal(pod):
             return None
         found = []
@@ -163,7 +167,7 @@ class DeviceTaintEvictionController(Controller):
             due = claim_eviction(
                 _results_of(claim),
                 lambda driver, pool: self.slices.by_index("pool", f"{driver}/{pool}"),
-                self._rules_for(claim),
+                [*self._rules_for(claim), *supposed],
                 self.now(),
             )
             if due is not None:
@@ -235,20 +239,16 @@ class DeviceTaintEvictionController(Controller):
     async def _sync_rule(self, name: str) -> float | None:
         rule = self.rules.get(name) if self.rules is not None else None
         if self.rules is None or rule is None:
-            self._evicted_by.pop(name, None)
-            self._status_at.pop(name, None)
             return None
         generation = rule["metadata"].get("generation", 0)
-        moment = self.now().timestamp()
-        written_at, written_for = self._status_at.get(name, (0.0, -1))
-        if generation == written_for and moment - written_at < _STATUS_SECONDS:
-            return _STATUS_SECONDS - (moment - written_at)
-        effect = rule["spec"]["taint"].get("effect")
-        if effect == "None" and generation == written_for:
-            return None  # what would happen is told once for each version of the rule
-        status, reason, message = self._progress(rule, effect)
-        self._status_at[name] = (moment, generation)
         current = get_condition(rule, _CONDITION)
+        if current is not None and current.get("observedGeneration") == generation:
+            if rule["spec"]["taint"].get("effect") == "None":
+                return None  # what would happen is told once for each version of the rule
+            remaining = _STATUS_SECONDS - (self.now() - parse_time(current["lastTransitionTime"])).total_seconds()
+            if remaining > 0:
+                return remaining
+        status, reason, message = self._progress(rule)
         wanted = {"status": status, "reason": reason, "message": message, "observedGeneration": generation}
         if current is not None and all(current.get(key) == value for key, value in wanted.items()):
             return None
@@ -265,21 +265,34 @@ class DeviceTaintEvictionController(Controller):
         )
         return None
 
-    def _progress(self, rule: Obj, effect: str | None) -> tuple[str, str, str]:
-        name = name_of(rule)
+    def _progress(self, rule: Obj) -> tuple[str, str, str]:
+        """Status, reason and message of a rule's condition."""
+        effect, status, text = rule["spec"]["taint"].get("effect"), "False", ""
+        done = self._evicted_by.get(name_of(rule), 0)
         if effect == "None":
-            return "False", "NoEffect", self._would_affect(rule)
-        if effect != NO_EXECUTE:
-            return "False", "OtherEffect", f"Eviction only happens for the effect {NO_EXECUTE}."
-        pending = [key for key, due in self._pending.items() if name in due.rules]
-        done = self._evicted_by.get(name, 0)
-        text = f"{done} {_plural(done, 'pod')} evicted since starting the controller." if done else ""
-        if pending:
-            spaces = len({key.partition("/")[0] for key in pending})
-            verb = "needs" if len(pending) == 1 else "need"
-            count = f"{len(pending)} {_plural(len(pending), 'pod')} {verb} to be evicted"
-            return "True", "PodsPendingEviction", f"{count} in {spaces} {_plural(spaces, 'namespace')}. {text}".strip()
-        return ("False", "Completed", text) if done else ("False", "NotStarted", "")
+            reason, text = "NoEffect", self._would_affect(rule)
+        elif effect != NO_EXECUTE:
+            reason, text = "OtherEffect", f"Eviction only happens for the {NO_EXECUTE} effect."
+        elif pods := self._pods_to_evict(rule):
+            status, reason = "True", "PodsPendingEviction"
+            verb = "needs" if len(pods) == 1 else "need"
+            text = f"{_counted(pods, 'pod')} {verb} to be evicted in {_namespaces(pods)}."
+        else:
+            reason = "Completed" if done else "NotStarted"
+        evicted = f"{_counted(range(done), 'pod')} evicted since starting the controller." if done else ""
+        return status, reason, f"{text} {evicted}".strip()
+
+    def _pods_to_evict(self, rule: Obj) -> list[str]:
+        """The pods that have to go by this rule, now or later, and that would if its effect was NoExecute."""
+        spec = rule["spec"]
+        supposed = {**rule, "spec": {**spec, "taint": {**spec["taint"], "effect": NO_EXECUTE}}}
+        users = {
+            object_key(pod): pod
+            for claim, _ in self._selected(rule)
+            for pod in self.pods.by_index("claim", object_key(claim))
+        }
+        dues = {key: self._eviction(pod, supposed) for key, pod in users.items()}
+        return [key for key, due in dues.items() if due is not None and name_of(rule) in due.rules]
 
     def _would_affect(self, rule: Obj) -> str:
         pools: dict[str, list[Obj]] = {}
@@ -287,26 +300,20 @@ class DeviceTaintEvictionController(Controller):
             for pool in _pool_of_slice(resource_slice):
                 pools.setdefault(pool, []).append(resource_slice)
         selected = decode_taint_rule(rule)
-        published = sum(
-            selected.selects(DeviceId(s["spec"]["driver"], s["spec"]["pool"]["name"], device["name"]))
+        published = [
+            device["name"]
             for slices in pools.values()
             for s in newest_slices(slices)
             for device in s["spec"].get("devices") or ()
-        )
-        allocated: set[DeviceId] = set()
-        users: dict[str, None] = {}
-        for claim in self.claims.store.values():
-            chosen = [device for device in _devices_of(claim) if selected.selects(device)]
-            allocated.update(chosen)
-            if chosen:
-                using = [p for p in self.pods.by_index("claim", object_key(claim)) if self._uses(p, claim)]
-                users.update((object_key(pod), None) for pod in using)
-        spaces = len({key.partition("/")[0] for key in users})
+            if selected.selects(DeviceId(s["spec"]["driver"], s["spec"]["pool"]["name"], device["name"]))
+        ]
+        allocated = [device for _, devices in self._selected(rule) for device in devices]
+        pods = self._pods_to_evict(rule)
         return (
-            f"{published} published {_plural(published, 'device')} selected. "
-            f"{len(allocated)} allocated {_plural(len(allocated), 'device')} selected. "
-            f"{len(users)} {_plural(len(users), 'pod')} would be evicted in {spaces} {_plural(spaces, 'namespace')} "
-            f"if the effect was {NO_EXECUTE}."
+            f"{_counted(published, 'published device')} selected. "
+            f"{_counted(allocated, 'allocated device')} selected. "
+            f"{_counted(pods, 'pod')} would be evicted in {_namespaces(pods)} if the effect was {NO_EXECUTE}. "
+            f"This information will not be updated again. Recreate the {TAINT_RULES.kind} to trigger an update."
         )
 
 
@@ -314,8 +321,13 @@ def _devices_of(claim: Mapping[str, Any]) -> list[DeviceId]:
     return [DeviceId(r["driver"], r["pool"], r["device"]) for r in _results_of(claim)]
 
 
-def _plural(count: int, word: str) -> str:
-    return word if count == 1 else f"{word}s"
+def _counted(of: Sized, word: str) -> str:
+    return f"{len(of)} {word}" if len(of) == 1 else f"{len(of)} {word}s"
+
+
+def _namespaces(keys: Iterable[str]) -> str:
+    count = len({key.partition("/")[0] for key in keys})
+    return "1 namespace" if count == 1 else f"{count} different namespaces"
 
 
 def _taints(resource_slice: Mapping[str, Any]) -> Any:
