@@ -49,6 +49,26 @@ def test_start_without_profile_has_nodes_of_last_start(tmp_path: Path) -> None:
         up.stop()
 
 
+def test_store_without_record_keeps_its_nodes(tmp_path: Path) -> None:
+    first = start(tmp_path, "--profile", "cpu:2,t4:1")
+    try:
+        first.api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "real-0"}})
+        first.api.delete("configmaps", "haru-up", "kube-system")
+    finally:
+        first.stop()
+    up = start(tmp_path)
+    try:
+        assert names(up.api, "nodes") == ["cpu-0", "cpu-1", "real-0", "t4-0"]
+        assert "simulated nodes as at the last start: cpu:2,t4:1" in up.log.read_text()
+    finally:
+        up.stop()
+    again = start(tmp_path, "--profile", "cpu:1")
+    try:
+        assert names(again.api, "nodes") == ["cpu-0", "real-0"]
+    finally:
+        again.stop()
+
+
 def test_start_without_simulated_nodes_is_remembered(tmp_path: Path) -> None:
     first = start(tmp_path, "--no-simulated-nodes")
     try:

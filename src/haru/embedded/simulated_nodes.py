@@ -8,13 +8,14 @@ while pods are bound to one of them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Final
 
 import orjson
 
 from haru.client.api import ApiClient
-from haru.drivers.simulated.objects import PROFILE_LABEL
+from haru.drivers.simulated.catalogue import Catalogue
+from haru.drivers.simulated.objects import FLEET_LABEL, PROFILE_LABEL
 from haru.drivers.simulated.profiles import Profile, ProfileError, described_profile, load_profile
 from haru.embedded.errors import OptionError
 from haru.embedded.options import DEFAULT_PROFILES, UpOptions, parse_profiles
@@ -52,17 +53,22 @@ async def settle_nodes(client: ApiClient, requested: Nodes | None, where: str) -
 
     `where` is the flag that asked for them. OptionError, and nothing is changed, while pods are bound to such nodes.
     """
-    record = await _record(client)
-    if requested is None and record is not None:
-        nodes = _remembered(record)
-        return nodes, f"simulated nodes as at the last start: {_counted_text(nodes)}"
-    if requested is None:
-        nodes = _nodes((load_profile(entry.profile), entry.count) for entry in parse_profiles(DEFAULT_PROFILES))
-    else:
+    record, note = await _record(client), ""
+    try:
+        last = await _stored_nodes(client) if record is None else _remembered(record)
+    except OptionError:
+        if requested is None:
+            raise
+        last = None
+    if requested is not None:
         nodes = requested
-        await _drop(client, _known(record), {name for _, name in nodes}, where)
+        await _drop(client, {name for _, name in last or ()}, {name for _, name in nodes}, where)
+    elif last is not None:
+        nodes, note = last, f"simulated nodes as at the last start: {_counted_text(last)}"
+    else:
+        nodes = _nodes((load_profile(entry.profile), entry.count) for entry in parse_profiles(DEFAULT_PROFILES))
     await _remember(client, record, nodes)
-    return nodes, ""
+    return nodes, note
 
 
 def _nodes(profiles: Iterable[tuple[Profile, int]]) -> Nodes:
@@ -115,12 +121,23 @@ def _profile(entry: Obj, where: str) -> Profile:
     return described_profile(described, where, name) if described else load_profile(name)
 
 
-def _known(record: Obj | None) -> set[str]:
-    """The names of the nodes of the last start; none where they cannot be told."""
+async def _stored_nodes(client: ApiClient) -> Nodes | None:
+    """The nodes of the last start where no record says them: those numbered from 0 on. None without any Node."""
+    stored = (await client.list(NODES))["items"]
+    if not stored:
+        return None
+    profiles = {name_of(node): profile for node in stored if (profile := _own_profile(node)) is not None}
+    first = [profile for name, profile in sorted(profiles.items()) if name == f"{profile.name}-0"]
+    numbered = (_nodes([(profile, len(stored))]) for profile in first)
+    return [node for nodes in numbered for node in takewhile(lambda node: node[1] in profiles, nodes)]
+
+
+def _own_profile(node: Obj) -> Profile | None:
+    """The profile of a node that `haru up` simulates; None for a node of a fleet or a real one."""
     try:
-        return {name for _, name in _remembered(record)} if record is not None else set()
-    except OptionError:
-        return set()
+        return None if FLEET_LABEL in labels_of(node) else Catalogue().profile_of(node)
+    except ProfileError:
+        return None
 
 
 async def _remember(client: ApiClient, record: Obj | None, nodes: Nodes) -> None:
