@@ -26,8 +26,8 @@ class Play:
     def __init__(self, api: Caller) -> None:
         self.api = api
 
-    async def create(self, script: str = SCRIPT) -> None:
-        spec = {"containers": [{"name": "main", "image": "i", "command": ["sh", "-c", script]}]}
+    async def create(self, script: str = SCRIPT, **more: Any) -> None:
+        spec = {"containers": [{"name": "main", "image": "i", "command": ["sh", "-c", script]}], **more}
         answer = await self.api(
             "POST", PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
         )
@@ -42,6 +42,12 @@ class Play:
         began = format_time(virtual_time.now())
         await self.status(restarts, state={"running": {"startedAt": began}}, **fields)
         return began
+
+    async def create_on_node(self, script: str, **meta: Any) -> None:
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+        assert (await self.api("POST", "/api/v1/nodes", node)).status == 201
+        await self.create(script, nodeName="n")
+        await self.api("PATCH", f"{PODS}/a", {"metadata": meta}, type=MERGE)
 
     async def end(self, began: str) -> Obj:
         ended = {"terminated": {"exitCode": 3, "startedAt": began, "finishedAt": format_time(virtual_time.now())}}
@@ -182,5 +188,53 @@ def test_follow_tells_what_the_network_answers_meanwhile() -> None:
         await asyncio.sleep(3)
         await play.end(began)
         assert await reading == [(0, "waiting for web"), (5, "waiting for web"), (10, "found")]
+
+    played(work)
+
+
+TRAP = "trap 'echo saving; sleep 5; echo saved; exit 3' TERM; while true; do echo step; sleep 4; done"
+
+
+def test_follow_tells_what_the_trap_of_a_deleted_container_prints() -> None:
+    async def work(play: Play) -> None:
+        await play.create_on_node(TRAP, finalizers=["test/kept"])
+        began = await play.start()
+        reading = asyncio.create_task(lines_of(await play.follow()))
+        await asyncio.sleep(10)
+        await play.api("DELETE", f"{PODS}/a")
+        await asyncio.sleep(5.5)
+        await play.end(began)
+        told = await reading
+        assert [line for _, line in told] == ["step", "step", "step", "saving", "saved"]
+        assert told[3][0] in (10, 11) and told[4][0] in (15, 16)
+        again = await play.api("GET", f"{PODS}/a/log")
+        assert again.body == b"step\nstep\nstep\nsaving\nsaved\n"
+
+    played(work)
+
+
+def test_follow_of_a_pod_that_goes_at_once_tells_what_its_trap_prints() -> None:
+    async def work(play: Play) -> None:
+        await play.create_on_node("trap 'echo bye at $(date +%S); exit 0' TERM; echo up; sleep infinity & wait")
+        await play.start()
+        reading = asyncio.create_task(lines_of(await play.follow()))
+        await asyncio.sleep(10)
+        await play.api("DELETE", f"{PODS}/a")
+        await play.api("DELETE", f"{PODS}/a?gracePeriodSeconds=0")
+        assert await reading == [(0, "up"), (10, "bye at 10")]
+
+    played(work)
+
+
+@pytest.mark.parametrize(("code", "last"), [(3, "saving\nsaved\n"), (9, "")])
+def test_log_of_a_run_before_tells_what_its_trap_has_printed_if_it_was_stopped(code: int, last: str) -> None:
+    async def work(play: Play) -> None:
+        await play.create_on_node(TRAP)
+        began = await play.start()
+        await asyncio.sleep(15)
+        ended = {"terminated": {"exitCode": code, "startedAt": began, "finishedAt": format_time(virtual_time.now())}}
+        await play.start(restarts=1, lastState=ended)
+        previous = await play.api("GET", f"{PODS}/a/log?previous=true")
+        assert previous.body.decode() == "step\nstep\nstep\n" + (last or "step\n")
 
     played(work)

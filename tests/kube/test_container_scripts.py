@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from haru.kube.simulated_containers.container_scripts import RUNS_ON, Script, script_of
+from haru.kube.simulated_containers.stopped_runs import stopped_script
 from haru.kube.simulated_containers.text import as_printed
 
 ENV = [{"name": "X", "value": "v"}, {"name": "SECRET", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
@@ -39,6 +40,8 @@ def script(*command: str, **container: Any) -> Script | None:
         (["sh", "-c", "echo 'never closed"], 0, 2),
         (["sh", "-c", "exit $(X)5"], 0, 2),
         (["sh", "-c", "trap 'exit 9' TERM INT; sleep 2; exit 3"], 2, 3),
+        (["sh", "-c", "trap 'echo $(date); exit 9' TERM; sleep 2; exit 3"], 2, 3),
+        (["sh", "-c", "end() {\n  kill 0\n  exit 9\n}\ntrap end TERM INT\nsleep 2; exit 3"], 2, 3),
         (["sh", "-c", "cp /tmp/none /tmp/b; exit $?"], 0, 1),
         (["sh", "-ec", "if false; then sleep 9; fi; sleep 2; exit 3"], 2, 3),
         (["sh", "-ec", "i=0; while [ $i -lt 4 ]; do sleep 1; i=$((i+1)); done; exit $i"], 4, 4),
@@ -259,3 +262,18 @@ def test_test_image_does_without_command_what_it_does(
 ) -> None:
     found = script_of({"metadata": {"name": "p"}}, {"name": "c", **container}) or RUNS_ON
     assert (found.ends_after is not None, list(found.lines)) == (ends, lines)
+
+
+def test_trap_of_a_sidecar_prints_once_the_containers_have_ended_that_it_is_there_for() -> None:
+    side = {"name": "side", "restartPolicy": "Always", "command": ["sh", "-c", "trap 'echo bye' TERM; sleep infinity"]}
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    pod: dict[str, Any] = {
+        "metadata": {"name": "p", "deletionTimestamp": "2026-01-01T00:00:40Z", "deletionGracePeriodSeconds": 30},
+        "spec": {"initContainers": [side], "containers": [{"name": "c"}]},
+        "status": {"containerStatuses": [{"name": "c", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]},
+    }
+    assert stopped_script(pod, side, RUNS_ON, began) == RUNS_ON
+    ended = {"startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:15Z"}
+    pod["status"]["containerStatuses"][0]["state"] = {"terminated": ended}
+    stopped = stopped_script(pod, side, RUNS_ON, began)
+    assert stopped.printed(60) == [(15.0, "bye")] and stopped.ends_after == 15.0

@@ -16,8 +16,7 @@ from haru.kube.container_restarts import is_sidecar
 from haru.kube.meta import Obj
 from haru.kube.pod_containers import containers_of
 from haru.kube.simulated_containers import simulation
-from haru.kube.simulated_containers.container_shell import run_beside
-from haru.kube.simulated_containers.stop_traps import STOPPED, run_on_stop, traps_of
+from haru.kube.simulated_containers.stop_traps import STOPPED, hook_seconds, run_on_stop, traps_of
 from haru.simulated_nodes import pods as podlib
 
 KILLED: Final = 137
@@ -64,7 +63,7 @@ def stops_of(pod: Obj, grace: float) -> dict[str, Stop]:
 
 def stop_of(pod: Obj, container: Mapping[str, Any], grace: float) -> Stop:
     """When and how one container ends that is told to."""
-    hook = min(_hook_seconds(pod, container, grace), grace)
+    hook = hook_seconds(pod, container, grace)
     slow, code = _told_to_end(pod, container)
     patience = max(grace - hook, LEAST_SECONDS)
     return Stop(hook + slow, code) if slow <= patience else Stop(hook + patience, KILLED)
@@ -82,19 +81,6 @@ def _told_to_end(pod: Obj, container: Mapping[str, Any]) -> tuple[float, int]:
     if ran is None:
         return 0.0, STOPPED
     return (math.inf, KILLED) if ran.ends_after is None else (ran.ends_after, ran.exit_code)
-
-
-def _hook_seconds(pod: Obj, container: Mapping[str, Any], grace: float) -> float:
-    hook = (container.get("lifecycle") or {}).get("preStop") or {}
-    if "sleep" in hook:
-        return float(hook["sleep"].get("seconds") or 0)
-    command = (hook.get("exec") or {}).get("command")
-    if not command:
-        return 0.0
-    ran = run_beside(pod, container, command)
-    if ran.ends_after is None:
-        return 0.0 if ran.unknown else grace
-    return ran.ends_after
 
 
 def stopped_status(pod: Obj, stopped: Mapping[str, tuple[Stop, str]], now: str) -> Obj:

@@ -92,11 +92,15 @@ def run_beside(
     argv: Sequence[str],
     sources: PodSources = NO_SOURCES,
     elapsed: float = math.inf,
+    *,
+    has_clock: bool = False,
 ) -> Ran:
     """What a hook or a probe does in a container that has run so long; unknown if its environment can not be made."""
     try:
         files = files_after(pod, container, sources, elapsed)
-        return ContainerShell(pod, container, replace(sources, network=None), files).run(argv)
+        shell = ContainerShell(pod, container, replace(sources, network=None), files)
+        shell.has_clock = has_clock
+        return shell.run(argv)
     except ConfigError:
         return Ran(unknown=argv[0])
 

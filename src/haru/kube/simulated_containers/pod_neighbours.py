@@ -69,6 +69,11 @@ def began_at(pod: Obj, name: str) -> datetime | None:
     return _ran(pod, name)[0]
 
 
+def ended_at(pod: Obj, name: str) -> datetime | None:
+    """When the last run of a container ended, as its status says; None while it runs."""
+    return _ran(pod, name)[1]
+
+
 def _seconds_between(pod: Obj, container: Mapping[str, Any], other: Mapping[str, Any]) -> float | None:
     """How long after the container the other one begins; None if it has not begun."""
     own, (began, _) = _ran(pod, container["name"])[0], _ran(pod, other["name"])

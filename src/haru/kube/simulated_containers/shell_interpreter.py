@@ -19,6 +19,7 @@ from haru.kube.simulated_containers.shell_expansion import NUMBER
 from haru.kube.simulated_containers.shell_input import fed, with_documents
 from haru.kube.simulated_containers.shell_output import Stopped
 from haru.kube.simulated_containers.shell_redirection import ShellRedirection
+from haru.kube.simulated_containers.shell_traps import without_handlers
 from haru.kube.simulated_containers.shell_words import (
     MOST_COMMANDS,
     NESTED,
@@ -65,7 +66,7 @@ class ShellInterpreter(ShellRedirection):
 
     def text(self, text: str) -> bool:
         """Run a whole script; whether the shell has ended with it."""
-        text, self._documents = with_documents(text)
+        text, self._documents = with_documents(without_handlers(text))
         text = unrolled(_IN_BACKGROUND.sub(r"\1", self._with_arrays(fed(joined(text)))))
         loop = _LOOP.search(text)
         if loop is None:

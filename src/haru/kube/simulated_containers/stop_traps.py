@@ -1,24 +1,21 @@
-"""What the shell of a simulated container does that traps the signal by which it is stopped. Pure.
-
-Source: `trap` of POSIX sh: its command, or a function of the script; `''` is to take no notice of the signal.
-"""
+"""What a simulated container does that is stopped: its hook `preStop`, and the trap of its shell. Pure."""
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
 from haru.kube.meta import Obj
 from haru.kube.simulated_containers.container_shell import run_beside
+from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
 from haru.kube.simulated_containers.shell_output import Ran
+from haru.kube.simulated_containers.shell_traps import handler_of
 from haru.kube.simulated_containers.test_images import image_argv
 from haru.kube.simulated_containers.trivial_shell import SHELLS
 
 STOPPED: Final = 143
 """The exit code of who is ended by SIGTERM, and of a shell that was told so and says no other."""
-_TRAP: Final = re.compile(r"(?:^|[;\n{&])[ \t]*trap[ \t]+(?:--[ \t]+)?('[^']*'|\"[^\"]*\"|\w+|-)((?:[ \t]+\w+)+)")
-_FUNCTION: Final = r"(?:^|[;\n])[ \t]*(?:function[ \t]+)?{name}[ \t]*(?:\(\))?[ \t\n]*\{{(.*?)(?:[;\n])[ \t]*\}}"
 
 
 def traps_of(container: Mapping[str, Any]) -> str | None:
@@ -28,15 +25,12 @@ def traps_of(container: Mapping[str, Any]) -> str | None:
         return None
     signal = str((container.get("lifecycle") or {}).get("stopSignal") or "SIGTERM")
     names = {signal, signal.removeprefix("SIG"), *(["15"] if signal == "SIGTERM" else [])}
-    found = [one[1] for one in _TRAP.finditer(argv[-1]) if names & set(one[2].split())]
-    if not found or found[-1] == "-":
-        return None
-    text = found[-1].strip("'\"")
-    body = re.search(_FUNCTION.format(name=re.escape(text)), argv[-1], re.DOTALL) if text.isidentifier() else None
-    return body[1].strip() if body is not None else text
+    return handler_of(argv[-1], names)
 
 
-def run_on_stop(pod: Obj, container: Mapping[str, Any]) -> Ran | None:
+def run_on_stop(
+    pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_SOURCES, elapsed: float = math.inf
+) -> Ran | None:
     """How a container that traps its stop comes to its end; None for one that ends by the signal, or nobody knows how.
 
     It does not end by itself where it takes no notice. A script that goes on after its trap is taken to end.
@@ -46,5 +40,19 @@ def run_on_stop(pod: Obj, container: Mapping[str, Any]) -> Ran | None:
         return None
     if not text:
         return Ran()
-    ran = run_beside(pod, container, ["sh", "-c", f"{text}\nexit {STOPPED}"])
+    ran = run_beside(pod, container, ["sh", "-c", f"{text}\nexit {STOPPED}"], sources, elapsed, has_clock=True)
     return None if ran.unknown else ran
+
+
+def hook_seconds(pod: Obj, container: Mapping[str, Any], grace: float) -> float:
+    """How long the hook `preStop` of a container takes, before which it is not told to end."""
+    hook = (container.get("lifecycle") or {}).get("preStop") or {}
+    if "sleep" in hook:
+        return min(float(hook["sleep"].get("seconds") or 0), grace)
+    command = (hook.get("exec") or {}).get("command")
+    if not command:
+        return 0.0
+    ran = run_beside(pod, container, command)
+    if ran.ends_after is None:
+        return 0.0 if ran.unknown else grace
+    return min(ran.ends_after, grace)

@@ -16,6 +16,7 @@ from typing import Final
 from haru.kube.simulated_containers.shell_interpreter import ShellInterpreter
 from haru.kube.simulated_containers.shell_output import Ran, Stopped
 from haru.kube.simulated_containers.shell_pipes import counted, through
+from haru.kube.simulated_containers.shell_traps import SIGNALS
 from haru.kube.simulated_containers.standard_input import Given, StandardInput
 from haru.kube.simulated_containers.text import RESERVED, date_format, date_mark, echoed, formatted
 
@@ -27,8 +28,6 @@ _FILTERS: Final = frozenset({"awk", "cut", "grep", "head", "sort", "tail"})
 SHELLS: Final = ("sh", "bash", "ash", "dash")
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SLEEP: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
-_SIGNALS: Final = frozenset({"TERM", "INT", "HUP", "QUIT", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"})
-"""Which no container gets before it is stopped."""
 _FILLING_SECONDS: Final = 1.0
 _LONGEST_SECONDS: Final = 1e9
 """Who sleeps for longer does not wake any more."""
@@ -98,7 +97,7 @@ class TrivialShell(ShellInterpreter):
         if text is not None:
             self.print_text(text)
             return 0
-        if name == "trap" and len(rest) > 1 and _SIGNALS.issuperset(rest[1:]):
+        if name == "trap" and len(rest) > 1 and SIGNALS.issuperset(rest[1:]):
             return 0
         form = date_format(rest, self.variables) if name == "date" and self.has_clock else None
         if form is not None:

@@ -24,7 +24,7 @@ from haru.apiserver.request.http import Request
 from haru.apiserver.streams import OpenStreams
 from haru.event_loop import cancelled
 from haru.kube.errors import StatusError
-from haru.kube.meta import Obj, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, is_being_deleted, name_of, namespace_of, uid_of
 from haru.kube.simulated_containers.commands import run_in_container
 from haru.kube.simulated_containers.executed import Executed
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
@@ -110,8 +110,10 @@ class Session:
             return _KILLED
         await cancelled(self._work)
         pod = self._target.pod
-        if (found := await self._objects.read("", "pods", namespace_of(pod), name_of(pod))) is not None:
-            await self._look_again(found if uid_of(found) == uid_of(pod) else pod)
+        found = await self._objects.read("", "pods", namespace_of(pod), name_of(pod))
+        same = found if found is not None and uid_of(found) == uid_of(pod) else None
+        goes = same is None or is_being_deleted(same)
+        await self._look_again(same or pod, self._told if goes else None)
         await self._print_until(over.result() or self._objects.clock())
         return 0
 
@@ -310,9 +312,9 @@ class Session:
         self._is_given.set()
         return True
 
-    async def _look_again(self, pod: Obj) -> None:
-        """See what the container does now that it was given input."""
-        run = container_run(pod, self._target.container["name"], await self._pods.sources(pod))
+    async def _look_again(self, pod: Obj, seen: datetime | None = None) -> None:
+        """See what the container does now that it was given input, or told to end, no sooner than that was seen."""
+        run = container_run(pod, self._target.container["name"], await self._pods.sources(pod), seen=seen)
         if run is not None and run.restarts == self._target.run.restarts:
             self._target = replace(self._target, pod=pod, run=run)
 

@@ -12,7 +12,7 @@ from haru.apiserver.registry.watch import close_when_gone
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request
 from haru.apiserver.streams import OpenStreams
-from haru.kube.meta import Obj, uid_of
+from haru.kube.meta import Obj, is_being_deleted, uid_of
 from haru.kube.simulated_containers.cluster_network import asks_network
 from haru.storage import Compacted
 
@@ -36,7 +36,9 @@ class SimulatedLogStream:
         run: ContainerRun,
     ) -> None:
         self._call, self._simulated, self._streams = call, simulated, streams
-        self._uid, self._container, self._run = uid_of(pod), container, run
+        self._pod, self._container, self._run = pod, container, run
+        self._seen: datetime | None = None
+        """When it was seen that the pod goes."""
         self._clock = call.objects.clock
         self._text = LogText(call.request.param, self._clock())
         prefix = call.resource.prefix(call.namespace) + call.name
@@ -61,9 +63,9 @@ class SimulatedLogStream:
         while not self._watch.closed and not self._text.is_full:
             self._watch.pending()
             pod = await self._call.objects.peek("", "pods", self._call.namespace, self._call.name)
-            await self._look_again(pod)
+            same = pod if pod is not None and uid_of(pod) == uid_of(self._pod) else None
+            await self._look_again(same)
             now = self._clock()
-            same = pod if pod is not None and uid_of(pod) == self._uid else None
             ended = end_of_run(same, self._container, self._run.restarts, now)
             until = ended or now
             await self._send(request, self._text.more(self._run.printed(until, told)))
@@ -74,10 +76,13 @@ class SimulatedLogStream:
             await self._watch.wait(_LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS))
 
     async def _look_again(self, pod: Obj | None) -> None:
-        """What the network answers, and what a container is given as input, is not known before."""
-        if pod is None or uid_of(pod) != self._uid or not (asks_network(pod) or self._run.script.awaits_input):
+        """What the network answers, what a container is given as input and when it is stopped is not known before."""
+        goes = self._seen is None and (pod is None or is_being_deleted(pod))
+        self._seen = self._clock() if goes else self._seen
+        self._pod = pod or self._pod
+        if not goes and (pod is None or not (asks_network(pod) or self._run.script.awaits_input)):
             return
-        run = container_run(pod, self._container, await self._simulated.sources(pod))
+        run = container_run(self._pod, self._container, await self._simulated.sources(self._pod), seen=self._seen)
         if run is not None and run.restarts == self._run.restarts:
             self._run = run
 

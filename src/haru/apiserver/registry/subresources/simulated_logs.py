@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from haru.kube.errors import StatusError, bad_request_error
-from haru.kube.meta import Obj, name_of
+from haru.kube.meta import Obj, is_being_deleted, name_of
 from haru.kube.names import parse_time
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.simulated_containers.container_scripts import RUNS_ON, Script, script_of
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
+from haru.kube.simulated_containers.stopped_runs import stopped_script
 from haru.kube.simulated_containers.text import as_printed
 
 _NOT_PULLED = {"ImagePullBackOff": "image can't be pulled", "ErrImagePull": "trying and failing to pull image"}
@@ -96,18 +97,29 @@ def simulated_log(
 
 
 def container_run(
-    pod: Obj, container: str, sources: PodSources = NO_SOURCES, *, previous: bool = False
+    pod: Obj,
+    container: str,
+    sources: PodSources = NO_SOURCES,
+    *,
+    previous: bool = False,
+    seen: datetime | None = None,
 ) -> ContainerRun | None:
-    """The last run of a container, or the one before it; None where nothing is known of one. Raises StatusError."""
+    """The last run of a container, or the one before it; None where nothing is known of one. Raises StatusError.
+
+    `seen` is when the caller has seen that the pod goes.
+    """
     spec = next((one for one in _containers(pod) if one["name"] == container), None)
     status = next((one for one in _statuses(pod) if one["name"] == container), None)
     if spec is None or status is None:
         return None
-    began, ended = _times(pod, status, previous=previous)
+    began, ended, code = _times(pod, status, previous=previous)
     if sources.network is not None:
         sources = replace(sources, network=replace(sources.network, began={container: began}))
     try:
         script = script_of(pod, spec, sources) or RUNS_ON
+        if not previous or not is_being_deleted(pod):
+            end = None if ended is None else (ended - _REST_OF_SECOND, code)
+            script = stopped_script(pod, spec, script, began, end, sources, seen)
     except (ValueError, ConfigError) as error:
         raise bad_request_error(f"pod {name_of(pod)}: {error}") from error
     return ContainerRun(int(status.get("restartCount") or 0), began, ended, script)
@@ -127,8 +139,8 @@ def end_of_run(pod: Obj | None, container: str, restarts: int, now: datetime) ->
     return _ended(ended)[1] if ended and count <= restarts + 1 else now
 
 
-def _times(pod: Obj, status: Obj, *, previous: bool) -> tuple[datetime, datetime | None]:
-    """When the container began that is asked for, and when it ended."""
+def _times(pod: Obj, status: Obj, *, previous: bool) -> tuple[datetime, datetime | None, int]:
+    """When the container began that is asked for, when it ended, and with which code."""
     state, last = status.get("state") or {}, (status.get("lastState") or {}).get("terminated")
     where = f'container "{status["name"]}" in pod "{name_of(pod)}"'
     if previous:
@@ -136,7 +148,7 @@ def _times(pod: Obj, status: Obj, *, previous: bool) -> tuple[datetime, datetime
             raise bad_request_error(f"previous terminated {where} not found")
         return _ended(last)
     if "running" in state:
-        return parse_time(state["running"]["startedAt"]), None
+        return parse_time(state["running"]["startedAt"]), None, 0
     ended = state.get("terminated") or last
     if ended is None:
         reason = (state.get("waiting") or {}).get("reason") or ""
@@ -145,9 +157,10 @@ def _times(pod: Obj, status: Obj, *, previous: bool) -> tuple[datetime, datetime
     return _ended(ended)
 
 
-def _ended(terminated: Obj) -> tuple[datetime, datetime]:
+def _ended(terminated: Obj) -> tuple[datetime, datetime, int]:
     """When a run began and ended: at the end of the second that its status tells, so that no line is missing."""
-    return parse_time(terminated["startedAt"]), parse_time(terminated["finishedAt"]) + _REST_OF_SECOND
+    ended = parse_time(terminated["finishedAt"]) + _REST_OF_SECOND
+    return parse_time(terminated["startedAt"]), ended, int(terminated.get("exitCode") or 0)
 
 
 def _since(option: Callable[[str], str], now: datetime) -> datetime | None:
