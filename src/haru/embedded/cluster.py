@@ -26,7 +26,7 @@ from haru.embedded.errors import OptionError
 from haru.embedded.gates import gates_of
 from haru.embedded.identity import ADMIN, FRONT_PROXY, USERS, ComponentClients, Identity, ensure_identity
 from haru.embedded.options import UpOptions, check_versions
-from haru.embedded.part import READERS, Part, Setting, ended, load_part, needed_parts, unless
+from haru.embedded.part import READERS, Part, Setting, ended, expected_apis, load_part, needed_parts, unless
 from haru.embedded.simulated_nodes import described_nodes, requested_nodes, settle_nodes
 from haru.embedded.supervised import SupervisedParts
 from haru.event_loop import cancelled
@@ -125,6 +125,7 @@ class EmbeddedCluster:
                 identity.front_proxy_client.key,
                 identity.ca_pem,
                 FrontProxyOptions(identity.front_proxy_ca, (FRONT_PROXY,)),
+                expected_apis(self._options),
             ),
             kubelets=KubeletOptions(
                 identity.kubelet_client.certificate,

@@ -15,6 +15,7 @@ from haru.embedded.extension_api import (
     cluster_role,
     service_objects,
 )
+from haru.embedded.part import EXPLAIN_API
 from haru.event_loop import imported
 from haru.kube.meta import Obj
 
@@ -26,7 +27,7 @@ _CLUSTER_SCOPED = ("nodes", "devices", "deviceclasses")
 class EmbeddedExplainApi(EmbeddedExtensionApi):
     """Serves explanations on a loopback port of its own."""
 
-    group = "explain.haru.dev"
+    group = EXPLAIN_API[0]
 
     async def make(self) -> ExtensionServer:
         """Make the server on a free port."""

@@ -12,6 +12,7 @@ from haru.embedded.extension_api import (
     cluster_role,
     service_objects,
 )
+from haru.embedded.part import METRICS_API
 from haru.event_loop import imported
 from haru.kube.meta import Obj
 
@@ -23,7 +24,7 @@ _AGGREGATED: Final = {f"rbac.authorization.k8s.io/aggregate-to-{role}": "true" f
 class EmbeddedMetricsApi(EmbeddedExtensionApi):
     """Reads only while it is asked. A metrics API that somebody else installed is left alone."""
 
-    group = "metrics.k8s.io"
+    group = METRICS_API[0]
 
     async def make(self) -> ExtensionServer:
         """Make the server on a free port."""

@@ -17,6 +17,7 @@ from haru.client.api import ApiClient
 from haru.clock import SYSTEM, Clock
 from haru.embedded.options import UpOptions
 from haru.event_loop import cancelled
+from haru.kube.api_services import GroupVersion
 
 if TYPE_CHECKING:
     from haru.embedded.simulated_nodes import Nodes
@@ -91,6 +92,9 @@ IDENTITIES: Final[Mapping[str, tuple[str, ...]]] = {
 READERS: Final = "pages"
 """The part that shows what the others do: it starts when they are ready."""
 
+EXPLAIN_API: Final[GroupVersion] = ("explain.haru.dev", "v1alpha1")
+METRICS_API: Final[GroupVersion] = ("metrics.k8s.io", "v1beta1")
+
 
 def needed_parts(options: UpOptions) -> list[str]:
     """The parts that the options leave anything to do."""
@@ -100,6 +104,15 @@ def needed_parts(options: UpOptions) -> list[str]:
         READERS: not shows and not options.explain_api and not options.metrics_api,
     }
     return [name for name in IDENTITIES if not idle.get(name)]
+
+
+def expected_apis(options: UpOptions) -> tuple[GroupVersion, ...]:
+    """The group versions that the readers serve, a moment after the start, behind the aggregation layer."""
+    served = {
+        EXPLAIN_API: options.explain_api,
+        METRICS_API: options.metrics_api and options.simulated_nodes,
+    }
+    return tuple(version for version, is_served in served.items() if is_served)
 
 
 def load_part(name: str) -> Callable[[UpOptions], Part]:

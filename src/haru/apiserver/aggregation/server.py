@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from haru.apiserver.aggregation.authorities import publish
 from haru.apiserver.aggregation.changes import ObjectChanges
 from haru.apiserver.aggregation.client import ExtensionClient
+from haru.apiserver.aggregation.expected import ExpectedServices
 from haru.apiserver.aggregation.local import CustomServices, register_built_in
 from haru.apiserver.aggregation.options import AggregationOptions
 from haru.apiserver.aggregation.proxy import ExtensionProxy, unavailable
-from haru.apiserver.aggregation.remote import CHECK_SECONDS, RemoteServices
+from haru.apiserver.aggregation.remote import CHECK_SECONDS, RemoteServices, is_available
 from haru.apiserver.encoding.objects import shared
 from haru.apiserver.registry.loopback import Loopback
+from haru.apiserver.registry.resources import no_such_path
 from haru.apiserver.registry.store_reflector import StoreReflector
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
@@ -44,6 +46,7 @@ class Aggregator:
         self._client = ExtensionClient(objects, self._options)
         self._proxy = ExtensionProxy(streams, self._client)
         self._remotes = RemoteServices(loopback, self._client)
+        self._expected = ExpectedServices(self._options.expected, self._lead)
         self._changes = ObjectChanges(objects, (GROUP, PLURAL), (definitions.GROUP, definitions.PLURAL))
         self._custom = CustomServices(objects)
         self._followed = StoreReflector(objects, GROUP, (PLURAL,), self._heard)
@@ -58,6 +61,8 @@ class Aggregator:
             return
         await register_built_in(self._objects)
         await publish(self._loopback, self._options)
+        self._expected.start()
+        self._lead()
         await self._followed.start()
         await self._custom.start()
         self._changes.start()
@@ -67,6 +72,7 @@ class Aggregator:
         """End the work and close the connections."""
         if self._task is not None:
             await cancelled(self._task)
+        self._expected.stop()
         self._changes.stop()
         await self._client.stop()
 
@@ -90,12 +96,12 @@ class Aggregator:
 
     def versions(self) -> list[GroupVersion]:
         """The remote group versions, in the order in which clients prefer them."""
-        return list(self._services)
+        return [version for version in self._services if version not in self._expected]
 
     def documents(self) -> list[tuple[str, Obj]]:
         """Each remote group version as the aggregated document of discovery tells of it, with its group."""
         found = []
-        for group, version in self._services:
+        for group, version in self.versions():
             offer, stale = self._remotes.offer((group, version))
             found.append((group, aggregated_version(group, version, offer.resources, stale=stale)))
         return found
@@ -114,6 +120,12 @@ class Aggregator:
 
     async def pass_on(self, request: Request, service: Obj, *, endless: bool) -> Response:
         """The extension API server's answer; the user's right to it is judged before."""
+        version = group_version_of(service)
+        if version in self._expected:
+            await self._expected.wait(version)
+            if (found := self._services.get(version)) is None:
+                raise no_such_path()
+            service = found
         if self._streams.stopping:
             return unavailable()
         return await self._proxy.pass_on(request, service, endless=endless)
@@ -127,8 +139,17 @@ class Aggregator:
             self._remote[record.key] = shared(new)
         elif before is None:
             return
-        self._services = {group_version_of(each): each for each in by_preference(self._remote.values())}
+        self._lead()
+
+    def _lead(self) -> None:
+        """Lead requests to the remote APIServices that there are, and to those that are expected."""
+        there = {group_version_of(each): each for each in by_preference(self._remote.values())}
+        self._services = {**self._expected.placeholders(), **there}
         self._counted += 1
+
+    def _is_served(self, version: GroupVersion) -> bool:
+        """Whether its extension API server has answered this server; what is stored may be of an earlier start."""
+        return is_available(self._services[version]) and not self._remotes.offer(version)[1]
 
     # --- what is kept up to date
 
@@ -139,6 +160,7 @@ class Aggregator:
                 await self._custom.settle()
                 await self.refresh()
                 seconds = await self._look()
+                self._expected.settle(self._is_served)
             except (StoreError, StatusError) as error:
                 _LOG.warning("the APIServices could not be brought up to date: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
