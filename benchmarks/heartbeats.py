@@ -3,8 +3,9 @@
 `haru up` starts beside processes that do nothing but compute, and is watched as a node controller watches: by when a
 renewal of a Lease arrives. `--pods` gives the simulated kubelets other work meanwhile: so many pods each minute, each
 of which ends by itself and is deleted. `--gangs` starts so many Jobs of 80 pods instead, each with a claim of a card,
-and asks meanwhile again and again, as people would: `haru explain` of the last Job, and `kubectl get pods`. The exit
-status is 1 if a node that was Ready was not any more. Run it alone, it is no part of `make bench`:
+and asks meanwhile again and again, as people would: `haru explain` of the last Job, and `kubectl get pods`. Told is
+what these took, how many failed, and how often `haru explain` read the cluster itself, with why. The exit status is 1
+if a node that was Ready was not any more. Run it alone, it is no part of `make bench`:
 `python -m benchmarks.heartbeats [PROFILE:COUNT] [--seconds 300] [--busy 2] [--pods 0 | --gangs 40]`
 """
 
@@ -18,8 +19,10 @@ import os
 import statistics
 import sys
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.cluster import Running, kind, running
@@ -38,6 +41,38 @@ _PERIOD_SECONDS = (10.0, 20.0)
 _LARGE_FLEET = 200
 _GANG = 80
 _ASK_AGAIN_SECONDS = 1.0
+_EXPLAIN = "haru explain"
+_READ = "the cluster is read: "
+
+
+@dataclass(slots=True)
+class Asked:
+    """What the runs of a command took, and who answered."""
+
+    took: list[float] = field(default_factory=list)
+    failed: int = 0
+    reads: list[str] = field(default_factory=list)
+    """Why `haru explain` read the cluster itself, each time that explain.haru.dev did not answer."""
+
+    def add(self, seconds: float, status: int, told: str) -> None:
+        """Count a run by its exit status, and by what it said on stderr."""
+        if status:
+            self.failed += 1
+            print(f"failed: {told}", file=sys.stderr)
+            return
+        self.took.append(seconds)
+        self.reads += [line.strip() for line in told.splitlines() if line.startswith(_READ)]
+
+    def results(self, name: str) -> Iterator[Result]:
+        """The figures of the command."""
+        times = f"{len(self.took)} times"
+        if self.took:
+            yield Result(f"{name} meanwhile, median", statistics.median(self.took), "s", times)
+            yield Result(f"{name} meanwhile, longest", max(self.took), "s", times)
+        yield Result(f"{name} meanwhile, failed", self.failed, "", times)
+        if name == _EXPLAIN:
+            whys = "".join(f"; {number} x {why}" for why, number in Counter(self.reads).items())
+            yield Result(f"{name} meanwhile, read the cluster itself", len(self.reads), "", times + whys)
 
 
 class Heartbeats:
@@ -51,8 +86,8 @@ class Heartbeats:
         """The longest time between two renewals of one node."""
         self.ran = 0.0
         """Seconds until all pods of the Jobs ran."""
-        self.asked: dict[str, list[float]] = {}
-        """What commands took that were asked meanwhile."""
+        self.asked: defaultdict[str, Asked] = defaultdict(Asked)
+        """The commands that were asked meanwhile."""
 
     def node(self, node: dict[str, Any]) -> None:
         """A node as it is now."""
@@ -101,24 +136,24 @@ async def _give_work(client: ApiClient, count: int) -> None:
         await asyncio.sleep(max(0.0, 60 - (time.monotonic() - began)))
 
 
-async def _ask(kubeconfig: str, command: Sequence[str], took: list[float]) -> None:
-    """Run a command again and again until cancelled, and note what each run took."""
+async def _ask(kubeconfig: str, command: Sequence[str], asked: Asked) -> None:
+    """Run a command again and again until cancelled, and note how each run went."""
     environment = {**os.environ, "KUBECONFIG": kubeconfig}
     while True:
         began = time.monotonic()
-        nowhere = asyncio.subprocess.DEVNULL
-        process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=nowhere, stderr=nowhere)
-        if await process.wait() == 0:
-            took.append(time.monotonic() - began)
+        nowhere, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=nowhere, stderr=pipe)
+        _, told = await process.communicate()
+        asked.add(time.monotonic() - began, process.returncode or 0, told.decode())
         await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
 
 async def _run_jobs(cluster: Running, client: ApiClient, gangs: int, heartbeats: Heartbeats) -> None:
     """Run Jobs; until all of their pods run, ask about them."""
-    explain = (sys.executable, "-m", "haru", "explain", f"job/job-{gangs - 1}")
-    commands = {"haru explain": explain, "kubectl get pods": ("kubectl", "get", "pods")}
+    explain = (sys.executable, "-m", "haru", "explain", "-v", f"job/job-{gangs - 1}")
+    commands = {_EXPLAIN: explain, "kubectl get pods": ("kubectl", "get", "pods")}
     asking = [
-        asyncio.create_task(_ask(str(cluster.kubeconfig), command, heartbeats.asked.setdefault(name, [])))
+        asyncio.create_task(_ask(str(cluster.kubeconfig), command, heartbeats.asked[name]))
         for name, command in commands.items()
     ]
     try:
@@ -181,10 +216,8 @@ def measure(profiles: str, seconds: float, busy: int, pods: int, gangs: int = 0)
     if gangs:
         size += f", {gangs * _GANG} pods in gangs of {_GANG}"
         yield Result("all pods Running", heartbeats.ran or float("nan"), "s", size)
-    for name, took in heartbeats.asked.items():
-        if took:
-            yield Result(f"{name} meanwhile, median", statistics.median(took), "s", f"{len(took)} times")
-            yield Result(f"{name} meanwhile, longest", max(took), "s", f"{len(took)} times")
+    for name, asked in heartbeats.asked.items():
+        yield from asked.results(name)
     period = _PERIOD_SECONDS[len(heartbeats.ready) > _LARGE_FLEET]
     yield Result("haru up ready", cluster.ready_seconds, "s", size)
     yield Result("haru up load", load, "% CPU", size)
