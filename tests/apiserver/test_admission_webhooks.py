@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_caller import MAPS, PODS, Caller, config_map, pod
+from api_caller import MAPS, PODS, USER, Caller, config_map, pod
 from namesake_certificates import namesakes
 from webhook_server import (
     SERVICE,
@@ -37,6 +37,8 @@ __all__ = ["hooks"]
 
 Obj = dict[str, Any]
 MERGE = "application/merge-patch+json"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 
 async def test_webhook_by_url_is_called_through_the_proxy_of_the_environment(
@@ -494,6 +496,67 @@ async def test_webhook_runs_for_generated_names_and_apply(api: Caller, hooks: We
         assert answer.status in (200, 201), answer.json
         assert answer.json["metadata"]["labels"] == {"a": "b", "seen": "1"}
     assert [review["request"]["operation"] for review in hooks.asked["/m"]] == ["CREATE", "CREATE", "UPDATE"]
+
+
+async def test_webhook_names_object_that_has_no_name(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/m"] = patch({"op": "add", "path": "/metadata/name", "value": "given"})
+    await mutating(api, hook(hooks.client("/m"), rule("configmaps", "CREATE")))
+    unnamed: Obj = {"metadata": {}, "data": {"k": "v"}}
+    assert (await api.create(MAPS, unnamed))["metadata"]["name"] == "given"
+    based = {"metadata": {"generateName": "x-"}}
+    answer = await api("POST", MAPS, based)
+    assert (answer.status, answer.json["details"]["name"]) == (409, "given")
+    assert "name" not in hooks.asked["/m"][0]["request"]["object"]["metadata"]
+
+
+async def test_webhook_is_asked_about_object_without_name_before_that_is_missed(
+    api: Caller, hooks: WebhookServer
+) -> None:
+    hooks.answers["/m"] = deny(message="not so")
+    claims, deployments = (
+        "/api/v1/namespaces/default/persistentvolumeclaims",
+        "/apis/apps/v1/namespaces/default/deployments",
+    )
+    asked = [rule("persistentvolumeclaims", "CREATE"), rule("deployments", "CREATE", apiGroups=["apps"])]
+    await mutating(api, hook(hooks.client("/m"), *asked))
+    for path in (claims, deployments):
+        answer = await api("POST", path, {"metadata": {}, "spec": {}})
+        assert (answer.status, "not so" in answer.json["message"]) == (400, True)
+    hooks.answers["/m"] = allow
+    for path in (claims, deployments):
+        answer = await api("POST", path, {"metadata": {}, "spec": {}})
+        assert answer.status == 422 and "metadata.name: Required value" in answer.json["message"]
+
+
+async def test_webhook_sees_namespace_of_path_in_update_without_one(api: Caller, hooks: WebhookServer) -> None:
+    hooks.answers["/m"] = allow
+    await mutating(api, hook(hooks.client("/m"), rule("configmaps", "UPDATE")))
+    await api.create(MAPS, config_map("m"))
+    await api("PUT", f"{MAPS}/m", {"metadata": {"name": "m"}, "data": {"k": "v"}})
+    assert hooks.asked["/m"][0]["request"]["object"]["metadata"]["namespace"] == "default"
+
+
+async def test_grant_is_judged_as_a_webhook_leaves_it_and_before_validation(api: Caller, hooks: WebhookServer) -> None:
+    rights, jane = "rbac.authorization.k8s.io", api.as_(USER)
+    held = [{"apiGroups": [rights], "resources": ["roles"], "verbs": ["create", "update"]}]
+    held.append({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]})
+    await api.create(f"{RBAC}/clusterroles", {"metadata": {"name": "j"}, "rules": held})
+    reference = {"apiGroup": rights, "kind": "ClusterRole", "name": "j"}
+    bound = {"metadata": {"name": "j"}, "roleRef": reference, "subjects": [{"kind": "User", "name": "jane"}]}
+    await api.create(f"{RBAC}/clusterrolebindings", bound)
+    roles, more = f"{RBAC}/namespaces/default/roles", {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
+    names: list[Obj] = [{"name": "r"}, {}, {"generateName": "r-"}, {"name": "R/"}]
+    for metadata in names:
+        refused = await jane("POST", roles, {"metadata": metadata, "rules": [more, {"verbs": []}]})
+        assert refused.status == 403 and "not currently held" in refused.json["message"]
+        assert refused.json["details"].get("name", "") == metadata.get("name", "")
+    for value, created, updated in (([held[1]], 201, 200), ([more], 403, 403)):
+        hooks.answers["/m"] = patch({"op": "add", "path": "/rules", "value": value})
+        await api("DELETE", f"{WEBHOOKS}/m")
+        await mutating(api, hook(hooks.client("/m"), rule("roles", "CREATE", "UPDATE", apiGroups=[rights])))
+        assert (await jane("POST", roles, {"metadata": {"name": f"r{created}"}, "rules": [more]})).status == created
+        assert (await jane("PUT", f"{roles}/r201", {"metadata": {"name": "r201"}, "rules": [more]})).status == updated
+        assert hooks.asked["/m"][-1]["request"]["operation"] == "UPDATE"
 
 
 async def test_webhooks_do_not_apply_to_webhook_configurations(api: Caller, hooks: WebhookServer) -> None:

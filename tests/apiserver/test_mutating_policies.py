@@ -627,11 +627,11 @@ async def test_mutation_cannot_rename_an_object(wire: WireCaller) -> None:
     assert answer.json["details"]["causes"] == [cause | {"field": "metadata.name"}]
 
 
-async def test_mutation_cannot_remove_metadata(wire: WireCaller) -> None:
-    await install(wire, mutator(json_patch('[JSONPatch{op: "remove", path: "/metadata"}]')))
+async def test_mutation_cannot_remove_name_of_new_object_nor_metadata_of_another(wire: WireCaller) -> None:
     made = await wire.create(MAPS, config_map("m", {"a": "b"}, k="1"))
-    assert (made["metadata"]["name"], made["metadata"]["namespace"]) == ("m", "default")
-    assert "labels" not in made["metadata"]
+    await install(wire, mutator(json_patch('[JSONPatch{op: "remove", path: "/metadata"}]')))
+    refused = await wire("POST", MAPS, config_map("n", {"a": "b"}, k="1"))
+    assert refused.status == 422 and "metadata.name: Required value" in refused.json["message"]
     changed = await wire("PATCH", f"{MAPS}/m", {"data": {"k": "2"}}, type=MERGE)
     assert (changed.status, changed.json["data"]) == (200, {"k": "2"})
     assert changed.json["metadata"]["uid"] == made["metadata"]["uid"]

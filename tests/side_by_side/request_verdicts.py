@@ -8,7 +8,7 @@ from typing import Any
 from request_answers import Answer
 from request_parts import PATCHES, PROTOBUF, Request
 
-_MISSING = "name or generateName is required|must be specified for an update"
+_MISSING = "must be specified for an update"
 _LINES = [
     ("selfLink in an update", r".*\.selfLink: "),
     ("an Indexed Job with a success policy", r"code: 0 .* \| 422 Job"),
@@ -36,7 +36,7 @@ _LINES = [
     ),
     (
         "a policy beside what else is wrong",
-        r"code: 403 policy '.* denied request.* \| 422 .*(a.name: Req|Version: Inv)",
+        r"code: 403 policy '.* denied request.* \| 422 .*Version: Inv",
     ),
     ("fields for selectors in all versions", r"\.details\.causes.*spec\.selectableFields.*may only be set when"),
     ("an object or list compared with something else", r"\.details\.causes.*'no such overload'.*rule: dyn\(self\) == "),

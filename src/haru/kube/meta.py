@@ -17,6 +17,11 @@ def name_of(obj: Mapping[str, Any]) -> str:
     return str((obj.get("metadata") or {}).get("name") or "")
 
 
+def told_name(obj: Mapping[str, Any]) -> str:
+    """The name by which a refusal tells of an object that may have none yet."""
+    return name_of(obj) or str((obj.get("metadata") or {}).get("generateName") or "") or "Unknown"
+
+
 def namespace_of(obj: Mapping[str, Any]) -> str:
     """`metadata.namespace`, or an empty text."""
     return str((obj.get("metadata") or {}).get("namespace") or "")

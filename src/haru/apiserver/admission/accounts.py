@@ -11,7 +11,7 @@ from haru.apiserver.auth.node_graph import MIRROR
 from haru.apiserver.registry.loopback import Loopback
 from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, told_name
 from haru.kube.names import short_hash
 
 DEFAULT_ACCOUNT = "default"
@@ -183,4 +183,4 @@ def _used_secrets(spec: Obj, members: tuple[str, ...]) -> Iterator[tuple[str, st
 
 
 def _refusal(call: Call, pod: Obj, why: str) -> StatusError:
-    return forbidden_error("", "pods", str(pod["metadata"].get("name") or ""), why)
+    return forbidden_error("", "pods", told_name(pod), why)

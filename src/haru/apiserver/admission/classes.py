@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, told_name
 from haru.kube.quantity import parse_quantity
 
 _STORAGE_DEFAULT = "storageclass.kubernetes.io/is-default-class"
@@ -101,4 +101,4 @@ async def _default_class(call: Call, group: str, plural: str, marks: tuple[str, 
 
 def _refusal(call: Call, obj: Obj, why: str) -> StatusError:
     kind = call.resource.kind
-    return forbidden_error(kind.group, kind.plural, str(obj["metadata"].get("name") or ""), why)
+    return forbidden_error(kind.group, kind.plural, told_name(obj), why)

@@ -19,20 +19,16 @@ _EVERYTHING: list[Obj] = [
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
 ]
+_KINDS = ("Role", "ClusterRole")
 _UNJUDGED = {"ownerReferences", "finalizers", "selfLink", "managedFields"}
 _COUNTED = ("uid", "resourceVersion", "creationTimestamp")
 
 
-async def check_role(authorizer: Authorizer, call: Call, role: Obj) -> None:
-    """On create of a Role or ClusterRole."""
-    await check_role_update(authorizer, call, role, {})
-
-
-async def check_role_update(authorizer: Authorizer, call: Call, new: Obj, old: Obj) -> None:
-    """On update: all is judged but what lets an object go; a label, too, may give its rules to others."""
+async def check_role(authorizer: Authorizer, call: Call, new: Obj, old: Obj) -> None:
+    """A Role or ClusterRole: all is judged but what lets it go; a label, too, may give its rules to others."""
     if _lets_go(call, new, old):
         return
-    user, name = call.request.user, new["metadata"]["name"]
+    user, name = call.request.user, new["metadata"].get("name") or ""
     # By the name in the path, which there is none of on create: a right to some names is no right to make them.
     plural = call.resource.kind.plural
     if authorizer.allowed(user, Attributes("escalate", _GROUP, plural, "", call.namespace, call.name)):
@@ -62,13 +58,8 @@ def _judged(obj: Obj) -> Obj:
     return {**{name: value for name, value in obj.items() if value}, "metadata": metadata}
 
 
-async def check_binding(authorizer: Authorizer, call: Call, binding: Obj) -> None:
-    """On create of a RoleBinding or ClusterRoleBinding."""
-    await check_binding_update(authorizer, call, binding, {})
-
-
-async def check_binding_update(authorizer: Authorizer, call: Call, new: Obj, old: Obj) -> None:
-    """On update: all is judged but what lets an object go (the role that is referred to can not change)."""
+async def check_binding(authorizer: Authorizer, call: Call, new: Obj, old: Obj) -> None:
+    """A RoleBinding or ClusterRoleBinding: all is judged but what lets it go (its role cannot change)."""
     if _lets_go(call, new, old):
         return
     user = call.request.user
@@ -79,10 +70,12 @@ async def check_binding_update(authorizer: Authorizer, call: Call, new: Obj, old
         return
     rules = authorizer.role_rules(reference, call.namespace)
     if rules is None:
+        if not role or "/" in role or kind not in _KINDS:
+            return  # validation says what is wrong; it grants nothing
         raise not_found_error(_GROUP, plural, role)
     missing = authorizer.covers(user, rules, call.namespace)
     if missing:
-        raise _refusal(call, new["metadata"]["name"], missing)
+        raise _refusal(call, new["metadata"].get("name") or "", missing)
 
 
 def _refusal(call: Call, name: str, missing: Sequence[Obj]) -> StatusError:

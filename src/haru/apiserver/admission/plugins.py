@@ -38,7 +38,7 @@ from haru.kube.finalizers import (
 )
 from haru.kube.kinds import Kind
 from haru.kube.limit_ranges import pod_faults, set_defaults, told, volume_claim_faults
-from haru.kube.meta import Obj, get_condition
+from haru.kube.meta import Obj, get_condition, told_name
 from haru.kube.pod_security.templates import WORKLOADS
 from haru.storage import Event, Put, Record
 
@@ -151,6 +151,8 @@ class Admission:
         self._authorizer = authorizer
         ranger = LimitRanger(limits)
         self._admit_create = _admit_create(ranger)
+        self._grants = dict.fromkeys(_ROLES, escalation.check_role)
+        self._grants |= dict.fromkeys(_ROLE_BINDINGS, escalation.check_binding)
         self._validate_create = _validate_create(authorizer, ranger, pod_security)
         self._admit_update = _admit_update(authorizer)
         self._validate_update = _validate_update(ranger, pod_security)
@@ -174,6 +176,11 @@ class Admission:
         await node_restriction.check_create(call, obj)
         for plugin in self._admit_create.get(_key(call), ()):
             await plugin(call, obj)
+
+    async def check_grant(self, call: Call, new: Obj, old: Obj | None) -> None:
+        """Refuse a role or binding that grants more than its writer holds."""
+        if _key(call) in self._grants:
+            await self._grants[_key(call)](self._authorizer, call, new, old or {})
 
     async def validate_create(self, call: Call, obj: Obj) -> None:
         """Refuse an object that is complete and valid."""
@@ -272,8 +279,6 @@ def _validate_create(authorizer: Authorizer, ranger: LimitRanger, pod_security: 
         _SIGNING: (signing.check_subject,),
         _NAMESPACES: (pod_security.check_namespace,),
         **dict.fromkeys(WORKLOADS, (pod_security.check_workload,)),
-        **dict.fromkeys(_ROLES, (partial(escalation.check_role, authorizer),)),
-        **dict.fromkeys(_ROLE_BINDINGS, (partial(escalation.check_binding, authorizer),)),
     }
 
 
@@ -283,8 +288,6 @@ def _admit_update(authorizer: Authorizer) -> UpdateTable:
         (_SCHEDULING, "priorityclasses"): (priority.require_single_default_on_update,),
         **dict.fromkeys(_POLICIES, (partial(parameters.check_kind_update, authorizer),)),
         **dict.fromkeys(_BINDINGS, (partial(parameters.check_reference_update, authorizer),)),
-        **dict.fromkeys(_ROLES, (partial(escalation.check_role_update, authorizer),)),
-        **dict.fromkeys(_ROLE_BINDINGS, (partial(escalation.check_binding_update, authorizer),)),
     }
 
 
@@ -305,7 +308,7 @@ async def require_live_namespace(call: Call, obj: Obj) -> None:
     if namespace is None:
         raise not_found_error("", "namespaces", name)
     if namespace["metadata"].get("deletionTimestamp") or (namespace.get("status") or {}).get("phase") == "Terminating":
-        raise _terminating(call.resource.kind, name, str(obj["metadata"].get("name") or ""))
+        raise _terminating(call.resource.kind, name, told_name(obj))
 
 
 def _terminating(kind: Kind, namespace: str, name: str) -> StatusError:

@@ -9,7 +9,7 @@ from typing import Any
 
 from haru.apiserver.request.call import Call
 from haru.kube.errors import StatusError, forbidden_error
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, told_name
 
 _GROUP = "scheduling.k8s.io"
 
@@ -79,7 +79,7 @@ def _require_agreement(call: Call, obj: Obj, given: Any, computed: int, what: st
 
 def _refusal(call: Call, obj: Obj, why: str) -> StatusError:
     kind = call.resource.kind
-    return forbidden_error(kind.group, kind.plural, str(obj["metadata"].get("name") or ""), why)
+    return forbidden_error(kind.group, kind.plural, told_name(obj), why)
 
 
 async def require_single_default(call: Call, priority_class: Obj) -> None:

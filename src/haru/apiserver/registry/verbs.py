@@ -6,7 +6,7 @@ from haru.apiserver.apiextensions.reader import converted, in_version
 from haru.apiserver.encoding.rendering import render_object
 from haru.apiserver.registry.delete import handle_delete, handle_delete_collection
 from haru.apiserver.registry.list import read_revision, revision_of, wait_for_revision
-from haru.apiserver.registry.object_metadata import check_identity
+from haru.apiserver.registry.object_metadata import check_identity, place_in_namespace
 from haru.apiserver.registry.patch import patch
 from haru.apiserver.registry.write import Outcome, Prepare, change, create, create_absent
 from haru.apiserver.request import bodies
@@ -51,6 +51,7 @@ async def update_with(call: Call, prepare: Prepare | None = None) -> Response:
     obj = await bodies.read_object(call.request, call.resource.kind)
     obj.setdefault("metadata", {})
     check_identity(call, obj)
+    place_in_namespace(call, obj["metadata"])
 
     async def make(live: Obj) -> Obj:
         return obj

@@ -118,14 +118,17 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
     # What admission and the kind's strategy add is nobody's: a later apply must not take it away with the creator's.
     written = json_form(obj, kind)
     obj = own(obj if applied else _owned(call, None, obj, written))
-    generated = not call.name and "name" not in metadata and may_make_up_name(call, metadata)
+    named = str(metadata.get("name") or "")
+    obj = await _changed_new(call, obj)
+    metadata = obj["metadata"]
+    generated = not call.name and not metadata.get("name") and may_make_up_name(call, metadata)
     for attempt in range(NAME_ATTEMPTS if generated else 1):
         if generated:
             obj["metadata"]["name"] = made_up_name(call, metadata)
             if kind.group_resource == "namespaces":  # what is filled in there goes by the name
                 obj = own(apply_defaults(obj, kind, call.objects.gates))
         if attempt == 0:
-            obj = await _admit_new(call, obj, generated)
+            obj = await _judged_new(call, obj, named)
             _check_no_version(call, obj, version)
         taken = await _insert(call, await stored_form(obj, call.resource, written))
         if isinstance(taken, Outcome):
@@ -157,26 +160,28 @@ def _check_no_version(call: Call, obj: Obj, version: str) -> None:
         raise bad_request_error("resourceVersion should not be set on objects to be created")
 
 
-async def _admit_new(call: Call, obj: Obj, generated: bool) -> Obj:
-    kind, objects = call.resource.kind, call.objects
-    if not obj["metadata"].get("name"):
-        unnamed = prepare_for_create(obj, kind, objects.gates, call.now)
-        errors = validate_create(unnamed, kind, objects.gates, objects.check_selector)
-        raise call.invalid("", with_rule_errors(errors, kind, unnamed, None, call.request.warnings))
+async def _changed_new(call: Call, obj: Obj) -> Obj:
+    """A new object, perhaps without a name yet, as admission leaves it."""
     await call.admission.admit_create(call, obj)
-    named = "" if generated else str(obj["metadata"]["name"])
     if call.chain is not None:
-        obj = await call.chain.change_new(call, obj, partial(call.admission.admit_create, call), named)
+        obj = await call.chain.change_new(call, obj, partial(call.admission.admit_create, call))
         place_in_namespace(call, obj["metadata"])
         drop_empty(obj["metadata"])
+    await call.admission.check_grant(call, obj, None)
+    return obj
+
+
+async def _judged_new(call: Call, obj: Obj, named: str) -> Obj:
+    """A new object, complete and valid; `named`: as the client named it."""
+    kind, objects = call.resource.kind, call.objects
     complete = strategy_for(kind.group, kind.plural).complete_create
-    if complete is not None:
+    if complete is not None and obj["metadata"].get("name"):
         await complete(call, obj)
     obj = prepare_for_create(obj, kind, objects.gates, call.now)
     errors = call.taken_findings() + validate_create(obj, kind, objects.gates, objects.check_selector)
     errors = with_rule_errors(errors, kind, obj, None, call.request.warnings)
     if errors:
-        raise call.invalid(obj["metadata"]["name"], errors)
+        raise call.invalid(obj["metadata"].get("name") or "", errors)
     call.request.warnings += warnings_on_create(obj, kind)  # also of what admission refuses
     await call.admission.validate_create(call, obj)
     if call.chain is not None:
@@ -326,6 +331,7 @@ async def _prepared(call: Call, complete: Obj, live: Obj) -> Obj:
             errors = with_rule_errors(errors, kind, new, live, call.request.warnings)
     else:
         new = own(complete)
+        await call.admission.check_grant(call, new, live)
         hook = strategy_for(kind.group, kind.plural).complete_update
         if hook is not None:
             await hook(call, new, live)

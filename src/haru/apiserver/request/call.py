@@ -81,6 +81,9 @@ class BuiltInAdmission(Protocol):
     async def admit_create(self, call: Call, obj: Obj) -> None:
         """Admit a new object before the kind's strategy sees it."""
 
+    async def check_grant(self, call: Call, new: Obj, old: Obj | None) -> None:
+        """Refuse a role or binding, as mutation left it, that grants more than its writer holds."""
+
     async def validate_create(self, call: Call, obj: Obj) -> None:
         """Validate a new object that is complete."""
 
@@ -122,11 +125,11 @@ class DynamicAdmission(Protocol):
     when a webhook or a policy refuses the request.
     """
 
-    async def change_new(self, call: Call, obj: Obj, built_in: BuiltIn, named: str) -> Obj:
-        """Return a new object after mutation; `named`: as the client named it, empty where the server did."""
+    async def change_new(self, call: Call, obj: Obj, built_in: BuiltIn) -> Obj:
+        """Return a new object after mutation; it may have no name yet."""
 
     async def judge_new(self, call: Call, obj: Obj, named: str) -> None:
-        """Validate a new object that is complete."""
+        """Validate a new object that is complete; `named`: as the client named it, empty where the server did."""
 
     async def change_update(
         self, call: Call, wanted: Obj, live: Obj, owned: Owned | None, built_in: BuiltIn | None = None

@@ -16,7 +16,7 @@ from haru.cel.admission import SMALL
 from haru.cel.libraries import Decide, Question
 from haru.kube.errors import StatusError, forbidden_error
 from haru.kube.kinds import Kind, subresources_of, ways_of
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, told_name
 
 Id = TypeVar("Id")
 
@@ -137,10 +137,8 @@ class Attributes:
 
     def forbidden(self, why: str) -> StatusError:
         """403 for the object of the request."""
-        metadata = (self.obj or {}).get("metadata") or {}
-        name = self.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
         kind = self.call.resource.kind
-        return forbidden_error(kind.group, kind.plural, name, why)
+        return forbidden_error(kind.group, kind.plural, self.name or told_name(self.obj or {}), why)
 
     def request(self, seen: RequestView) -> Obj:
         """The parts of an AdmissionRequest that webhooks and expressions share. Not to be changed."""

@@ -125,18 +125,15 @@ class Chain:
 
     # --- create
 
-    async def change_new(self, call: Call, obj: Obj, built_in: BuiltIn, named: str) -> Obj:
-        """A new object as it is left by whoever changes it. They see it without what the server adds, and without a
-        name that was made up (`named` is empty then)."""
+    async def change_new(self, call: Call, obj: Obj, built_in: BuiltIn) -> Obj:
+        """A new object as it is left by whoever changes it. They see it without what the server adds."""
         if not self._changes:
             return obj
         before = obj["metadata"]
         hidden = {name: before[name] for name in _SYSTEM if name in before}
-        if not named:
-            hidden["name"] = before["name"]
         visible = {name: value for name, value in before.items() if name not in hidden}
         shown = json_form({**obj, "metadata": visible}, call.resource.kind)
-        attributes = Attributes(self._authorizer, call, "CREATE", named, shown)
+        attributes = Attributes(self._authorizer, call, "CREATE", str(before.get("name") or ""), shown)
 
         async def complete(changed: Obj) -> None:
             is_unread = attributes.obj is attributes.unread and node_of(call.request.user) is None
@@ -149,10 +146,7 @@ class Chain:
         changed = await self._change(attributes, complete)
         if changed is None or changed is shown:
             return obj
-        metadata = {**hidden, **(changed.get("metadata") or {})}
-        metadata.update({name: hidden[name] for name in _SYSTEM if name in hidden})
-        metadata.setdefault("name", before["name"])
-        changed["metadata"] = metadata
+        changed["metadata"] = {**(changed.get("metadata") or {}), **hidden}
         return _own(changed)
 
     async def judge_new(self, call: Call, obj: Obj, named: str) -> None:
