@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from haru.kube.names import format_time
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.pod_environment.volume_files import asks_for_tokens
@@ -376,6 +378,50 @@ def test_long_listing_tells_modes_owners_sizes_and_times() -> None:
     for text in ("ls -l /usr/bin", "mkdir /v/d; ls -l /v"):
         unknown = script_of(pod(EMPTY), container(f"{text}; exit 3", volumeMounts=mounted("empty")), SOURCES)
         assert unknown is None or not unknown.understood
+
+
+def test_listing_tells_inode_and_human_size_of_a_directory_itself_and_of_files() -> None:
+    script = "dd if=/dev/zero of=/v/a bs=1 count=2048; ls -idlh /v; ls -lh /v/a; ls -d /v; ls -idlh /v; ls -dl /v/none"
+    of = container(script, volumeMounts=mounted("empty"))
+    directory, file, plain, again, missing = [as_printed(one, BEGAN) for one in lines(pod(EMPTY), of)[2:]]
+    assert re.fullmatch(r"[ \d]{7} drwxrwxrwx    2 root     root        4.0K Nov 28 00:00 /v", directory)
+    assert file == "-rw-r--r--    1 root     root        2.0K Nov 28 00:00 /v/a"
+    assert plain == "/v" and again == directory and missing == "ls: /v/none: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("script", "printed"),
+    [
+        ("find /v", ["/v"]),
+        ("mkdir -p /v/d/e; echo a > /v/d/f; find /v; find /v/d/f", ["/v", "/v/d", "/v/d/e", "/v/d/f", "/v/d/f"]),
+        ("find /v/none; find /v -type f; exit 3", ["find: /v/none: No such file or directory"]),
+        ("ln -s /v/a /v/b; echo x > /v/b; cat /v/a /v/b; rm /v/b; ls /v", ["x", "x", "a"]),
+        ("ln -s a /v/b; cat /v/b; echo x > /v/a; cat /v/b", ["cat: can't open '/v/b': No such file or directory", "x"]),
+        ("echo x > /v/a; ln -s /v/c /v/a", ["ln: /v/a: File exists"]),
+        ("ln -s a /v/b; ls -l /v", ["total 0", "lrwxrwxrwx    1 root     root             1 Nov 28 00:00 b -> a"]),
+        ("ln -s /v/b /v/a; ln -s /v/a /v/b; test -e /v/a || echo none", ["none"]),
+        ("echo $(hostname) | dd of=/v/a conv=fsync; cat /v/a", ["0+1 records in", "0+1 records out", "p"]),
+        ("echo a | dd of=/c/a", ["dd: can't open '/c/a': Read-only file system"]),
+    ],
+)
+def test_programs_list_directories_and_link_files(script: str, printed: list[str]) -> None:
+    mounts = [*mounted("empty"), *mounted("config", "/c")]
+    found = script_of(pod(EMPTY, CONFIG_VOLUME), container(script, volumeMounts=mounts), SOURCES)
+    assert found is not None and [as_printed(text, BEGAN) for _, text in found.lines] == printed
+
+
+def test_link_in_a_volume_leads_later_commands_to_its_file() -> None:
+    of, what = pod(EMPTY), container("sleep 900", volumeMounts=mounted("empty"))
+    commands = ["ln -s /v/a /v/b", "echo x > /v/b", "cat /v/a", "rm /v/b", "ls /v"]
+    status = {"name": "c", "restartCount": 0, "state": {"running": {"startedAt": format_time(BEGAN)}}}
+    of["status"]["containerStatuses"] = [status]
+    executed, printed = list[Executed](), list[str]()
+    for second, command in enumerate(commands, 1):
+        sources = replace(SOURCES, executed=tuple(executed))
+        ran = run_in_container(of, what, ["sh", "-c", command], sources, float(second))
+        executed.append(Executed("c", 0, BEGAN + timedelta(seconds=second), ran.changes))
+        printed += [one.text for one in ran.lines]
+    assert printed == ["x", "a"]
 
 
 def env_of(init: str, **ref: Any) -> tuple[Obj, Obj]:

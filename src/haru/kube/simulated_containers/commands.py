@@ -39,7 +39,7 @@ def run_in_container(
     shell = _CommandShell(pod, container, sources, files)
     shell.stdin = StandardInput(given)
     ran = shell.answer(argv)
-    return replace(ran, changes=[replace(one, path=files.key(one.path)) for one in ran.changes])
+    return replace(ran, changes=[files.by_name(one) for one in ran.changes])
 
 
 class _CommandShell(ContainerShell):

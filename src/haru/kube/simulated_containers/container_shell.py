@@ -22,7 +22,7 @@ from haru.kube.pod_environment.environment import environment, expand
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.quantity import parse_quantity
 from haru.kube.simulated_containers.cluster_network import NETWORK_PROGRAMS
-from haru.kube.simulated_containers.file_listing import long_listing
+from haru.kube.simulated_containers.file_listing import asked_listing, long_listing
 from haru.kube.simulated_containers.file_programs import run_on_files
 from haru.kube.simulated_containers.files import NO_SOURCES, ContainerFiles, PodSources, user_of
 from haru.kube.simulated_containers.kubelet_files import CGROUP_MOUNT, hostname_of
@@ -115,7 +115,7 @@ def files_after(
     own = ContainerShell(pod, container, sources, until=elapsed)
     ran = own.run_container() or Ran()
     files = own.files
-    files.history.follow(replace(one, path=files.key(one.path)) for one in ran.changes)
+    files.history.follow(map(files.by_name, ran.changes))
     files.history.follow(_executed(pod, container, sources))
     files.begins = elapsed if math.isfinite(elapsed) else 0.0
     files.history.now = lambda: elapsed
@@ -176,10 +176,10 @@ def _changes_beside(pod: Obj, container: Mapping[str, Any], sources: PodSources)
                 yield Change(min(begins, 0.0) - _EARLIER, path, shifted(left, begins))
         until = math.inf if lasts is None else begins + lasts
         for change in ran.changes:
-            name = shell.files.key(change.path)
-            if not name.startswith("/") and begins + change.at <= until:
+            named = shell.files.by_name(change)
+            if not named.path.startswith("/") and begins + change.at <= until:
                 text = None if change.text is None else shifted(change.text, begins)
-                yield replace(change, at=begins + change.at, path=name, text=text, until=until)
+                yield replace(named, at=begins + change.at, text=text, until=until)
 
 
 def _first_hook(container: Mapping[str, Any]) -> Sequence[str]:
@@ -196,7 +196,7 @@ def _later_in_hook(pod: Obj, container: Mapping[str, Any], sources: PodSources) 
     shell = ContainerShell(pod, {**container, "lifecycle": {}}, replace(sources, network=None), is_alone=True)
     for change in shell.run(command).changes:
         if change.at > 0:
-            yield replace(change, path=shell.files.key(change.path))
+            yield shell.files.by_name(change)
 
 
 def memory_limit(container: Mapping[str, Any]) -> float:
@@ -269,8 +269,9 @@ class ContainerShell(TrivialShell):
             for line in shown:
                 self.say(line)
             return 0 if shown or name == "seq" else 1
-        if name == "ls" and rest[:1] == ["-l"] and len(rest) > 1 and self.has_clock:
-            listed = long_listing(self.files, rest[1:])
+        asked = asked_listing(rest) if name == "ls" and self.has_clock else None
+        if asked is not None and all(self.files.stat(one) or self.files.link_of(one) for one in asked.paths):
+            listed = long_listing(self.files, asked)
             for line in listed or ():
                 self.say(line)
             return 0 if listed is not None else super().command(words)

@@ -10,6 +10,8 @@ from haru.kube.simulated_containers.shell_output import Change, Stopped
 from haru.kube.simulated_containers.text import turned
 
 FILE_MODE: Final = 0o644
+LINK: Final = "\2"
+"""With what the text of a symbolic link begins; the path follows to which it leads."""
 _MOST_TURNS: Final = 100_000
 """Of an endless loop: the last ones that a file still tells of."""
 _MOST_TURNS_READ: Final = 1_000_000
@@ -31,6 +33,8 @@ class FileHistory:
         self.now: Callable[[], float] = lambda: 0.0
         self.has_read_others = False
         """Whether a file was read that others change as well."""
+        self.has_links = False
+        """Whether a symbolic link may be among the files."""
         self._turns_left = _MOST_TURNS_READ
         self._written: dict[str, Written] = {}
         self._beside: Callable[[], Iterable[Change]] | None = beside
@@ -52,6 +56,7 @@ class FileHistory:
 
     def write(self, name: str, text: str | None, mode: int = FILE_MODE) -> None:
         """Write a file, which keeps the mode that it has; or remove it."""
+        self._look(text)
         before = self._written.get(name)
         self._written[name] = Written(
             text, before.mode if before is not None and before.text is not None else mode, self.now()
@@ -59,11 +64,13 @@ class FileHistory:
 
     def found(self, name: str, text: str) -> None:
         """A file that was there before."""
+        self._look(text)
         self._written.setdefault(name, Written(text))
 
     def follow(self, changes: Iterable[Change]) -> None:
         """Have what others do, or what the program itself does from now on."""
         for change in changes:
+            self._look(change.text)
             self._changes.setdefault(change.path, []).append(change)
 
     def later(self, name: str) -> Sequence[Change]:
@@ -82,6 +89,9 @@ class FileHistory:
             found = self.get(name)
             if found is not None and found.text is not None:
                 yield name
+
+    def _look(self, text: str | None) -> None:
+        self.has_links = self.has_links or (text is not None and text.startswith(LINK))
 
     def _later(self, name: str) -> Sequence[Change]:
         if not name.startswith("/"):

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from haru.kube.simulated_containers.file_history import LINK
 from haru.kube.simulated_containers.files import MADE_DIRECTORY, ContainerFiles
 from haru.kube.simulated_containers.shell_interpreter import ShellInterpreter
 from haru.kube.simulated_containers.shell_output import Change, Printed, Stopped
@@ -61,16 +62,18 @@ def _mkdir(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str])
 
 
 def _each(shell: ShellInterpreter, name: str, words: Sequence[str], change: Callable[[str], None]) -> int:
-    code = 0
-    for path in words:
-        if path.startswith("-"):
-            continue
-        try:
-            change(path)
-        except OSError as error:
-            shell.say(f"{name}: {path}: {error.strerror}", is_error=True)
-            code = 1
-    return code
+    paths = [path for path in words if not path.startswith("-")]
+    return max([_changed(shell, f"{name}: {path}", partial(change, path)) for path in paths], default=0)
+
+
+def _changed(shell: ShellInterpreter, where: str, change: Callable[[], None]) -> int:
+    """Change files; the code of a program that says where it could not."""
+    try:
+        change()
+    except OSError as error:
+        shell.say(f"{where}: {error.strerror}", is_error=True)
+        return 1
+    return 0
 
 
 def _copy(name: str, shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
@@ -90,16 +93,38 @@ def _copy(name: str, shell: ShellInterpreter, files: ContainerFiles, words: Sequ
         target = f"{target.rstrip('/')}/{source.rpartition('/')[2]}"
     elif not target.startswith("/") or target.endswith("/"):
         return None
-    try:
+
+    def copy() -> None:
         shell.change(target, files[source])
         if moves and files.key(source) != files.key(target):
             shell.change(source, None)
-    except OSError as error:
-        shell.say(f"{name}: can't create '{target}': {error.strerror}", is_error=True)
-        return 1
-    if moves and is_told:
+
+    code = _changed(shell, f"{name}: can't create '{target}'", copy)
+    if moves and is_told and not code:
         shell.say(f"'{source}' -> '{target}'")
-    return 0
+    return code
+
+
+def _link(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
+    """Make a symbolic link to a file."""
+    force, rest = words[:1] in (["-sf"], ["-fs"]), words[1:]
+    if len(rest) != 2 or not (force or words[0] == "-s"):
+        return None
+    target, path = rest
+    found = files.stat(path)
+    if found is not None and found.is_directory:
+        path = f"{path.rstrip('/')}/{target.rpartition('/')[2]}"
+    is_there = files.link_of(path) or files.stat(path) is not None
+    if is_there and not force:
+        shell.say(f"ln: {path}: File exists", is_error=True)
+        return 1
+
+    def link() -> None:
+        if is_there:
+            shell.change(path, None)
+        shell.change(path, f"{LINK}{target}")
+
+    return _changed(shell, f"ln: {path}", link)
 
 
 def _dd(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
@@ -110,10 +135,8 @@ def _dd(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) ->
         return None
     if int(size) * int(count) > _MOST_ZEROS:
         return None
-    try:
-        shell.change(said["of"], " " * (int(size) * int(count)))
-    except OSError as error:
-        shell.say(f"dd: can't open '{said['of']}': {error.strerror}", is_error=True)
+    zeros = partial(shell.change, said["of"], " " * (int(size) * int(count)))
+    if _changed(shell, f"dd: can't open '{said['of']}'", zeros):
         return 1
     for way in ("in", "out"):
         shell.say(f"{count}+0 records {way}", is_error=True)
@@ -147,23 +170,44 @@ def _cat(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -
 
 
 def _ls(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
-    paths = [word for word in words if word != "-1"]
-    if len(paths) > 1 and all(path in files for path in paths):
+    paths = [word for word in words if not word.startswith("-")]
+    options = set("".join(word[1:] for word in words if word.startswith("-")))
+    is_short = options <= set("1d")
+    if is_short and len(paths) > 1 and all(path in files for path in paths):
         for path in paths:
             shell.say(path)
         return 0
-    if len(paths) != 1 or paths[0].startswith("-"):
+    if len(paths) != 1 or not options <= set("1dlih"):
         return None
     found = files.stat(paths[0])
-    if found is None:
-        if not files.is_missing(paths[0]):
-            return None
+    if found is None and files.is_missing(paths[0]):
         shell.say(f"ls: {paths[0]}: {_NO_SUCH_FILE}", is_error=True)
         return 1
-    names = files.listed(paths[0]) if found.is_directory else [paths[0]]
+    if found is None or not is_short:
+        return None
+    names = files.listed(paths[0]) if found.is_directory and "d" not in options else [paths[0]]
     for name in names or ():
         shell.say(name)
     return None if names is None else 0
+
+
+def _find(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
+    """Tell a directory and all that is below it."""
+    if len(words) != 1 or words[0].startswith("-"):
+        return None
+    path = words[0]
+    if files.is_missing(path) and files.stat(path) is None:
+        shell.say(f"find: {path}: {_NO_SUCH_FILE}", is_error=True)
+        return 1
+    found = files.stat(path)
+    if found is None or (found.is_directory and files.listed(path) is None):
+        return None
+    parts = [one.removesuffix(f"/{MADE_DIRECTORY}").split("/") for one in files.below(path)]
+    first = len(path.rstrip("/").split("/"))
+    every = {"/".join(one[:number]) for one in parts for number in range(first + 1, len(one) + 1)}
+    for one in (path, *sorted(every)):
+        shell.say(one)
+    return 0
 
 
 def _wc(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
@@ -270,6 +314,7 @@ def _length(text: str) -> int:
 
 _PROGRAMS: Final[Mapping[str, Callable[[ShellInterpreter, ContainerFiles, Sequence[str]], int | None]]] = {
     "touch": _touch, "rm": _rm, "mkdir": _mkdir, "cp": partial(_copy, "cp"), "mv": partial(_copy, "mv"), "dd": _dd,
+    "ln": _link, "find": _find,
     "test": _test, "[": _test, "[[": _test,
     "cat": _cat, "ls": _ls, "wc": _wc, "head": partial(_part_of_file, "head"), "tail": _tail, "rev": _rev,
     "grep": partial(_filter, "grep"), "awk": partial(_filter, "awk"), "cut": partial(_filter, "cut"),

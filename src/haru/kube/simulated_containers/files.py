@@ -13,7 +13,7 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -23,13 +23,15 @@ from haru.kube.pod_environment.fields import ConfigError, DownwardFacts
 from haru.kube.pod_environment.volume_files import OBJECT_SOURCES, Files, Token, files_of, in_memory, is_made_of_objects
 from haru.kube.simulated_containers.cluster_network import PodNetwork
 from haru.kube.simulated_containers.executed import Executed
-from haru.kube.simulated_containers.file_history import FILE_MODE, FileHistory
+from haru.kube.simulated_containers.file_history import FILE_MODE, LINK, FileHistory
 from haru.kube.simulated_containers.kubelet_files import TERMINATION_LOG, kubelet_files, node_files
 from haru.kube.simulated_containers.shell_output import Change
 from haru.kube.simulated_containers.text import RESERVED, shifted
 
 MADE_DIRECTORY: Final = ".\2"
 """The file that stands for a directory in which there may be none: nobody else's has this name."""
+_MOST_LINKS: Final = 40
+"""Which a path may lead through."""
 _ALWAYS_THERE: Final = ("/", "/tmp", "/etc", "/dev", "/var", "/root", "/home")
 _DIRECTORY_MODE, _OPEN_MODE = 0o755, 0o777
 _ACCOUNT_VOLUME: Final = "kube-api-access-"
@@ -138,9 +140,9 @@ class ContainerFiles(MutableMapping[str, str]):
         self.write(path, text)
 
     def __delitem__(self, path: str) -> None:
-        mount, key = self._place(path)
+        mount, key = self._place(path, follows=False)
         self._may_write(mount, path)
-        if self._read(path) is None:
+        if self._own_link(key) is None and self._read(path) is None:
             raise KeyError(path)
         self.history.write(key, None)
 
@@ -188,8 +190,10 @@ class ContainerFiles(MutableMapping[str, str]):
         return is_tmp or (in_memory(mount.volume) and place in (".", posixpath.normpath(mount.below)))
 
     def link_of(self, path: str) -> str:
-        """Where a file leads that kubelets make of an object; empty for any other one, and for a mount of one file."""
-        mount, _ = self._place(path)
+        """Where a symbolic link leads: of a container, or of a kubelet for an object; empty for any other file."""
+        mount, key = self._place(path, follows=False)
+        if (own := self._own_link(key)) is not None:
+            return own
         if mount is None or mount.below not in ("", ".") or not is_made_of_objects(mount.volume):
             return ""
         name = self._relative(mount, path)
@@ -197,7 +201,7 @@ class ContainerFiles(MutableMapping[str, str]):
 
     def changed_at(self, path: str) -> float:
         """When a file was written, in seconds from the start of the program; that of the container for older ones."""
-        own = self.history.get(self.key(path))
+        own = self.history.get(self.key(path, follows=False))
         return own.at - self.begins if own is not None and math.isfinite(own.at) else -self.begins
 
     def is_missing(self, path: str) -> bool:
@@ -228,9 +232,14 @@ class ContainerFiles(MutableMapping[str, str]):
         for key, text in files.items():
             self.history.found(key, text)
 
-    def key(self, path: str) -> str:
+    def key(self, path: str, *, follows: bool = True) -> str:
         """The name of a file: the same in all containers that see it in a volume, whatever its path."""
-        return self._place(path)[1]
+        return self._place(path, follows=follows)[1]
+
+    def by_name(self, change: Change) -> Change:
+        """A change by the name of its file: of a link itself where that is made or removed."""
+        is_own = change.text is None or change.text.startswith(LINK)
+        return replace(change, path=self.key(change.path, follows=not is_own))
 
     def listed(self, path: str) -> list[str] | None:
         """The names in a directory; None if it is not known what is there."""
@@ -266,13 +275,27 @@ class ContainerFiles(MutableMapping[str, str]):
             return node_files(self._pod).get(on_node)
         return self._given.get(posixpath.normpath(path)) if mount is None else None
 
-    def _place(self, path: str) -> tuple[_Mount | None, str]:
+    def _place(self, path: str, *, follows: bool = True) -> tuple[_Mount | None, str]:
         """The mount that a path is in, and the name of the file: the same for one file at two paths."""
+        mount, key = self._direct_place(path)
+        left = _MOST_LINKS if follows and self.history.has_links else 0
+        while left and (target := self._own_link(key)) is not None:
+            path, left = posixpath.join(posixpath.dirname(path), target), left - 1
+            mount, key = self._direct_place(path) if left else (mount, f"{key}/{LINK}")
+        return mount, key
+
+    def _direct_place(self, path: str) -> tuple[_Mount | None, str]:
         path = posixpath.normpath(path)
         for mount in self._mounts:
             if path == mount.path or path.startswith(f"{mount.path.rstrip('/')}/"):
                 return mount, f"{mount.volume['name']}:{self._relative(mount, path)}"
         return None, path
+
+    def _own_link(self, key: str) -> str | None:
+        """Where a link leads that a container has made; None for any other file."""
+        own = self.history.get(key) if self.history.has_links else None
+        text = None if own is None else own.text
+        return text.removeprefix(LINK) if text is not None and text.startswith(LINK) else None
 
     def _relative(self, mount: _Mount, path: str) -> str:
         below = posixpath.relpath(posixpath.normpath(path), mount.path)

@@ -122,6 +122,12 @@ class ShellRedirection(ShellExpansion):
             for path in words[1 + appends :]:
                 self._tee(path, lines, appends=appends)
             return lines
+        if words[0] == "dd" and (path := _written_by_dd(words[1:])):
+            self._tee(path, lines, appends=False, said=f"dd: can't open '{path}'")
+            if not self._code and not goes_on:
+                for way in ("in", "out"):
+                    self.say(f"{'0+1' if lines else '0+0'} records {way}", is_error=True)
+            return ()
         shown = through(words, lines, None if goes_on else self.at)
         if shown is None:
             self._code = self.other(words)
@@ -130,14 +136,14 @@ class ShellRedirection(ShellExpansion):
             return () if is_quiet(words) else shown
         return shown or ()
 
-    def _tee(self, path: str, lines: Sequence[Printed], *, appends: bool) -> None:
+    def _tee(self, path: str, lines: Sequence[Printed], *, appends: bool, said: str = "") -> None:
         now = self.at
         for one, text in texts(lines):
             self.at = one.at
             try:
                 self.change(path, text, appends=appends, every=one.every)
             except OSError as error:
-                self.say(f"tee: {path}: {error.strerror}", is_error=True)
+                self.say(f"{said or f'tee: {path}'}: {error.strerror}", is_error=True)
                 self._code = 1
                 break
             appends = True
@@ -179,3 +185,9 @@ class ShellRedirection(ShellExpansion):
                 break
         self.at = now
         return found, is_left
+
+
+def _written_by_dd(words: Sequence[str]) -> str:
+    """The file into which `dd` writes its input; empty for other options."""
+    said = dict(word.partition("=")[::2] for word in words)
+    return said.get("of", "") if said.keys() <= {"of", "conv"} else ""
