@@ -159,11 +159,12 @@ def test_roles_of_features_come_with_their_gate() -> None:
 
 
 def test_what_the_scheduler_needs_beyond_is_in_a_role_of_its_own() -> None:
-    own = next(obj for obj in role_objects() if obj["kind"] == "ClusterRole" and _path(obj) == "haru:job-controller")
-    assert own["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
-    bound = next(obj for obj in role_objects() if "subjects" in obj and _path(obj) == "haru:job-controller")
-    assert bound["roleRef"]["name"] == "haru:job-controller"
-    assert [subject["name"] for subject in bound["subjects"]] == ["job-controller"]
+    own = next(obj for obj in role_objects() if obj["kind"] == "ClusterRole" and _path(obj) == "haru:kube-scheduler")
+    reads = ["get", "list", "watch"]
+    assert {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": reads} in own["rules"]
+    bound = next(obj for obj in role_objects() if "subjects" in obj and _path(obj) == "haru:kube-scheduler")
+    assert bound["roleRef"]["name"] == "haru:kube-scheduler"
+    assert [subject["name"] for subject in bound["subjects"]] == ["system:kube-scheduler"]
 
 
 async def test_first_start_says_since_when_uses_of_old_tokens_are_known(api: Caller) -> None:

@@ -40,12 +40,25 @@ def test_only_admin_user_is_in_system_masters_and_names_are_unique() -> None:
     assert not any("system:masters" in groups for _, groups in others)
     names = [user for user, _ in USERS.values()] + [user for user, _ in others]
     shared = {name for name in names if names.count(name) > 1}
-    # In 1.36 the three controllers of signing requests have one account.
-    assert shared == {"system:serviceaccount:kube-system:certificate-controller"}, "each other has its own"
+    # In 1.36 the three controllers of signing requests have one account, and those of nodes' health another.
+    together = {f"system:serviceaccount:kube-system:{name}" for name in ("certificate-controller", "node-controller")}
+    assert shared == together, "each other has its own"
 
 
 BEYOND = {"haru:gang-jobs"}
 """Roles of what controllers do beyond 1.36, beside those that have the name of one of 1.36."""
+
+
+def test_controllers_of_kubernetes_need_no_more_than_their_roles_of_1_36() -> None:
+    """On a kube-apiserver nobody makes other roles for them."""
+    beyond = {
+        obj["metadata"]["name"]
+        for obj in role_objects()
+        if obj["kind"] == "ClusterRoleBinding" and obj["metadata"]["name"].startswith("haru:")
+        for subject in obj["subjects"]
+        if subject["kind"] == "ServiceAccount" or subject["name"] == "system:kube-controller-manager"
+    }
+    assert beyond == BEYOND | {"haru:stale-gang-controller"}
 
 
 def test_every_controller_has_a_role_bound_to_its_account() -> None:

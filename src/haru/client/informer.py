@@ -174,11 +174,15 @@ class Informer:
             for obj in list(self._store.values()):
                 self._call(on_add, obj)
 
-    async def fetch(self, name: str, namespace: str = "") -> Obj:
-        """The object as the server has it now; it is known here, too, when this returns. 404 is a StatusError."""
-        obj = await self._client.get(self.kind, name, namespace)
-        self.observe(obj)
-        return obj
+    async def fetch(self, name: str, namespace: str = "") -> Obj | None:
+        """The object as the server has it now, which is then known here, too; None if there is none.
+
+        It is listed: who watches may list, but not always `get`.
+        """
+        found = (await self._client.list(self.kind, namespace, field_selector=f"metadata.name={name}"))["items"]
+        for obj in found:
+            self.observe(obj)
+        return found[0] if found else None
 
     # -- own writes ---------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ _OLDER: Mapping[str, str] = {
     "root-ca-certificate-publisher-controller": "root-ca-cert-publisher",
     "service-cidr-controller": "service-cidrs-controller",
     "serviceaccount-controller": "service-account-controller",
+    "taint-eviction-controller": "node-controller",
 }
 _SECONDS = 3600
 

@@ -169,7 +169,7 @@ class Controller:
             if error.code not in (404, 409):
                 raise
             # Not there, or another object of that name: then this one is gone. Other conflicts are for the caller.
-            live = await self.live(informer.kind, name_of(obj), namespace_of(obj)) if error.code == 409 else None
+            live = await informer.fetch(name_of(obj), namespace_of(obj)) if error.code == 409 else None
             if live is not None and uid_of(live) == uid_of(obj):
                 raise
             informer.observe_deleted(obj)

@@ -196,7 +196,7 @@ class NodeLifecycleController(Controller):
         if node is None:
             return None
         if self._is_silent(key) and ready_status(node) != "Unknown":
-            await self._read_lease(key)
+            await self.leases.fetch(key, LEASE_NAMESPACE)
         if self._is_silent(key):
             node = await self._silence(node)
         ready = ready_status(node)
@@ -228,10 +228,6 @@ class NodeLifecycleController(Controller):
     def _speaks(self, name: str) -> bool:
         node = self.nodes.get(name)
         return node is not None and ready_status(node) == "True" and not self._is_silent(name)
-
-    async def _read_lease(self, name: str) -> None:
-        with suppress_status(404):
-            await self.leases.fetch(name, LEASE_NAMESPACE)
 
     async def _silence(self, node: Obj) -> Obj:
         """Say on the node's behalf that nothing is known of it any more."""

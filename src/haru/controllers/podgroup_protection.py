@@ -13,6 +13,7 @@ from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
 from haru.controllers.claim_names import group_name
 from haru.controllers.objects import POD_GROUPS, PODS, is_terminal
+from haru.kube.errors import suppress_status
 from haru.kube.finalizers import POD_GROUP_PROTECTION
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj, has_finalizer, is_being_deleted, namespace_of
@@ -59,6 +60,11 @@ class PodGroupProtectionController(Controller):
         group = self.groups.store.get(key)
         if group is None or not is_being_deleted(group) or not has_finalizer(group, POD_GROUP_PROTECTION):
             return None
-        if not self.pods.count("running-in-group", key):
-            await self.remove_finalizer(self.groups, group, POD_GROUP_PROTECTION)
+        if self.pods.count("running-in-group", key):
+            return None
+        # Replaced as a whole: the role of 1.36 has no right to patch.
+        rest = [one for one in group["metadata"]["finalizers"] if one != POD_GROUP_PROTECTION]
+        without = {**group, "metadata": {**group["metadata"], "finalizers": rest}}
+        with suppress_status(404):
+            await self.client.update(POD_GROUPS, without)
         return None

@@ -226,9 +226,7 @@ class ResourceClaimController(Controller):
             if claim_names.entry_of(claim) == entry["name"] and not is_being_deleted(claim):
                 return name_of(claim)
         template_name = entry["resourceClaimTemplateName"]
-        template = self.templates.get(template_name, namespace) or await self.live(
-            CLAIM_TEMPLATES, template_name, namespace
-        )
+        template = self.templates.get(template_name, namespace) or await self.templates.fetch(template_name, namespace)
         if template is None:
             missing = f'resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
             message = f'resource claim template "{template_name}": {missing}'
