@@ -85,7 +85,7 @@ def test_replay_of_decision_log_reports_differences(tmp_path: Path, capsys: pyte
     assert main(["replay", str(tmp_path)]) == 0
     assert capsys.readouterr().out == "2 decisions made again, 0 differ\n"
     assert main(["replay", str(tmp_path), "--about", "default/fits"]) == 0
-    assert "scheduled: fits on a\n1 decisions made again, 0 differ" in capsys.readouterr().out
+    assert "scheduled: fits on a\n1 decision made again, 0 differ" in capsys.readouterr().out
     path = tmp_path / "0.log.jsonl"
     path.write_text(path.read_text().replace('"cpu":"8"', '"cpu":"0"'))
     assert main(["replay", str(tmp_path)]) == 1
@@ -131,7 +131,7 @@ def test_replay_about_finds_workload_of_pods(
 ) -> None:
     logged_workloads(tmp_path)
     assert main(["replay", str(tmp_path), "--about", about]) == 0
-    assert f"scheduled: {found} on a\n1 decisions made again" in capsys.readouterr().out
+    assert f"scheduled: {found} on a\n1 decision made again" in capsys.readouterr().out
 
 
 def test_replay_about_unknown_object_names_those_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -168,7 +168,7 @@ def test_key_directory_writable_by_others_is_refused(tmp_path: Path) -> None:
 async def test_damaged_key_files_are_reported_without_their_content(tmp_path: Path) -> None:
     os.chmod(tmp_path, 0o700)  # noqa: PTH101
     files = FileKeys(tmp_path)
-    with pytest.raises(KeyStoreError, match="there are no keys yet: make one with --generate"):
+    with pytest.raises(KeyStoreError, match="there are no keys yet: make one with haru signer serve --generate"):
         files.keys(0)
     made = files.add("ES256", 1000)
     path = tmp_path / f"{made.key_id}.pem"
@@ -232,7 +232,7 @@ def test_foreign_public_key_is_added_for_verification(tmp_path: Path) -> None:
             "serve --socket s --pkcs11-module m --pkcs11-token t --pkcs11-pin-file p --pkcs11-key k --generate",
             "Forbidden with --pkcs11-module",
         ),
-        ("serve --socket s --key-dir k", "there are no keys yet: make one with --generate"),
+        ("serve --socket s --key-dir k", "there are no keys yet: make one with haru signer serve --generate"),
         ("serve --socket s --key-dir k --refresh-hint 0", "--refresh-hint: Invalid value"),
         ("serve --socket s --key-dir k --max-token-expiration 9m", '"540s": write at least 10m'),
         ("serve --socket s --key-dir k --rotate-every 2m", '"120s": write more than 120s'),
@@ -241,8 +241,8 @@ def test_foreign_public_key_is_added_for_verification(tmp_path: Path) -> None:
         ("serve --socket text --key-dir k --generate", "--socket: text: there is something else"),
         ("serve --socket open/s --key-dir k --generate", "--socket: open: everybody may write there"),
         ("keys", "--key-dir: Required value"),
-        ("keys --key-dir k", "there are no keys yet"),
-        ("rotate --key-dir k", "there are no keys yet"),
+        ("keys --key-dir k", "make one with haru signer serve --generate"),
+        ("rotate --key-dir k", "make one with haru signer serve --generate"),
         ("add-key --key-dir k", "name the file of a --public-key, and its --key-id"),
         ("add-key --key-dir k --key-id x --public-key none.pem", "none.pem: No such file"),
         ("add-key --key-dir k --key-id x --public-key text", "the key x is no public key in PEM"),

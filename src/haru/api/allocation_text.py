@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from haru.api.allocation_data import AllocationData, RefusedOn
 from haru.kube.meta import Obj
-from haru.kube.names import names_text
+from haru.kube.names import counted, names_text
 
 MOST_NODES = 3
 """How many nodes of a refusal are named."""
@@ -14,11 +14,11 @@ def to_text(answer: AllocationData) -> str:
     """Render the allocations on the first node that fits, and why other nodes do not."""
     lines = []
     if answer.fits:
-        lines.append(f"fits on {_count(len(answer.nodes))} of {answer.asked}; on {answer.node}:")
+        lines.append(f"fits on {counted(len(answer.nodes), 'node')} of {answer.asked}; on {answer.node}:")
         for claim in answer.claims:
             lines += [f"  claim {claim.namespace}/{claim.name}", *_devices(claim.allocation)]
     else:
-        lines.append(f"does not fit on any of {_count(answer.asked)}")
+        lines.append(f"does not fit on any of {counted(answer.asked, 'node')}")
     for refusal in answer.refusals:
         lines += _refusal(refusal)
     return "\n".join(lines)
@@ -39,10 +39,6 @@ def request_text(request: Obj) -> str:
     """How the devices narrow down for a request."""
     steps = " > ".join(f"{stage['left']} {stage['condition']}" for stage in request["funnel"])
     return steps or "not looked at"
-
-
-def _count(number: int) -> str:
-    return "1 node" if number == 1 else f"{number} nodes"
 
 
 def _devices(allocation: Obj) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from haru.api.allocation_data import AllocationData, RefusedOn
 from haru.api.allocation_text import MOST_NODES, device_text, request_text
-from haru.kube.names import names_text
+from haru.kube.names import counted, names_text
 from haru.markup import Child, Html, section, table, tag
 
 _COLUMNS = {
@@ -46,7 +46,7 @@ def snapshot_html(size: int, counts: Mapping[str, int], refused_kinds: Sequence[
     """How many objects there are of each kind."""
     rows = [(kind, str(count)) for kind, count in counts.items()]
     refused = f"without {', '.join(refused_kinds)}, which may not be read" if refused_kinds else None
-    return section(f"Snapshot of {size} objects", table("Objects", ("kind", "count"), rows), refused)
+    return section(f"Snapshot of {counted(size, 'object')}", table("Objects", ("kind", "count"), rows), refused)
 
 
 def _refused(refused: RefusedOn) -> tuple[Child, ...]:

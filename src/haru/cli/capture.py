@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from haru.cli.connection import add_connection_arguments, add_manifest_argument
 from haru.cli.main import UsageError
+from haru.kube.names import counted
 
 if TYPE_CHECKING:
     from haru.api.snapshot import Snapshot
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     refused = snapshot.refused
     note = f", without {', '.join(refused)}, which may not be read" if refused else ""
     note += f"; not served: {', '.join(snapshot.not_served)}" if snapshot.not_served else ""
-    print(f"{len(snapshot)} objects captured{note}", file=sys.stderr)
+    print(f"{counted(len(snapshot), 'object')} captured{note}", file=sys.stderr)
     return 0
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from haru.cli.connection import add_connection_arguments, connect, told_as_usage
 from haru.cli.main import UsageError
 from haru.event_loop import cancelled
+from haru.kube.names import counted
 from haru.stop import stop_event
 
 if TYPE_CHECKING:
@@ -95,7 +96,10 @@ async def _remove(client: ApiClient, name: str) -> None:
 
     with told_as_usage(client):
         nodes, pods = await remove_fleet(client, name)
-    print(f"deleted {nodes} nodes of the fleet {name}, and {pods} pods that were bound to them", file=sys.stderr)
+    print(
+        f"deleted {counted(nodes, 'node')} of the fleet {name}, and {counted(pods, 'pod')} bound to them",
+        file=sys.stderr,
+    )
 
 
 async def _serve(options: argparse.Namespace, nodes: Nodes) -> int:

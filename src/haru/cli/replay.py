@@ -17,6 +17,7 @@ from haru.cli.main import UsageError
 from haru.engine.state import workload_of
 from haru.kube.kinds import all_kinds
 from haru.kube.meta import Obj
+from haru.kube.names import counted
 
 if TYPE_CHECKING:
     from haru.engine import Snapshot
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         for one in different:
             print(f"entry {one.number}: {one.asked['group'] or one.asked['pods'][0]}:")
             print(f"  then {told(one.before)}\n  now  {told(one.now)}")
-        print(f"{made} decisions made again, {len(different)} differ")
+        print(f"{counted(made, 'decision')} made again, {len(different)} differ")
     return 1 if different else 0
 
 

@@ -17,6 +17,7 @@ from haru.cli.connection import add_connection_arguments, connect, connection_wo
 from haru.cli.main import UsageError
 from haru.cli.number_flags import number
 from haru.errors import ClusterError
+from haru.kube.names import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +78,7 @@ def _save(options: argparse.Namespace) -> int:
     except OSError as error:
         named = file if error.filename in (None, str(partial)) else error.filename
         raise UsageError(f"{named}: {error.strerror or error}") from error
-    print(f"{found.objects} objects as of revision {found.revision} saved to {file} ({found.size} bytes)")
+    print(f"{counted(found.objects, 'object')} as of revision {found.revision} saved to {file} ({found.size} bytes)")
     return 0
 
 
@@ -148,7 +149,7 @@ def _restore(options: argparse.Namespace) -> int:
         _leave_as_it_was(directory, existed)
         raise
     lock.release()
-    print(f"{found.objects} objects as of revision {found.revision} restored to {directory}")
+    print(f"{counted(found.objects, 'object')} as of revision {found.revision} restored to {directory}")
     return 0
 
 

@@ -27,6 +27,7 @@ from haru.cli.number_flags import count, decimal
 from haru.event_loop import cancelled
 from haru.interrupts import STATUS
 from haru.kube.meta import Obj
+from haru.kube.names import counted
 from haru.stop import stop_event
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ async def _clean_up(options: argparse.Namespace) -> int:
     async with connect(options, "haru-stress") as client:
         with told_as_usage(client):
             pods = await clean_up(client, options.namespace)
-    print(f"deleted the namespace {options.namespace} with {pods} pods", file=sys.stderr)
+    print(f"deleted the namespace {options.namespace} with {counted(pods, 'pod')}", file=sys.stderr)
     return 0
 
 
@@ -277,7 +278,9 @@ async def _run(options: argparse.Namespace) -> int:
         with told_as_usage(client):
             ground = await survey(client, target, limits, foreign_work=options.allow_foreign_work)
         run = StressRun(client, seeded_plan(seed, ground.limits), ground, _settings(options))
-        _say(f"seed {seed}, namespace {target.namespace}, scheduler {target.scheduler}, {ground.nodes} nodes")
+        _say(
+            f"seed {seed}, namespace {target.namespace}, scheduler {target.scheduler}, {counted(ground.nodes, 'node')}"
+        )
 
         async def work() -> int:
             return _show(options, await run.run())

@@ -7,7 +7,7 @@ Source: KEP-5055.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from cachetools import FIFOCache
@@ -30,7 +30,7 @@ from haru.engine.dra import (
 )
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj, controller_of, get_condition, is_being_deleted, name_of, namespace_of, node_of, uid_of
-from haru.kube.names import parse_time
+from haru.kube.names import counted, parse_time
 
 FIELD_MANAGER = "device-taint-eviction-controller"
 _CONDITION = "EvictionInProgress"
@@ -276,10 +276,10 @@ class DeviceTaintEvictionController(Controller):
         elif pods := self._pods_to_evict(rule):
             status, reason = "True", "PodsPendingEviction"
             verb = "needs" if len(pods) == 1 else "need"
-            text = f"{_counted(pods, 'pod')} {verb} to be evicted in {_namespaces(pods)}."
+            text = f"{counted(len(pods), 'pod')} {verb} to be evicted in {_namespaces(pods)}."
         else:
             reason = "Completed" if done else "NotStarted"
-        evicted = f"{_counted(range(done), 'pod')} evicted since starting the controller." if done else ""
+        evicted = f"{counted(done, 'pod')} evicted since starting the controller." if done else ""
         return status, reason, f"{text} {evicted}".strip()
 
     def _pods_to_evict(self, rule: Obj) -> list[str]:
@@ -310,19 +310,15 @@ class DeviceTaintEvictionController(Controller):
         allocated = [device for _, devices in self._selected(rule) for device in devices]
         pods = self._pods_to_evict(rule)
         return (
-            f"{_counted(published, 'published device')} selected. "
-            f"{_counted(allocated, 'allocated device')} selected. "
-            f"{_counted(pods, 'pod')} would be evicted in {_namespaces(pods)} if the effect was {NO_EXECUTE}. "
+            f"{counted(len(published), 'published device')} selected. "
+            f"{counted(len(allocated), 'allocated device')} selected. "
+            f"{counted(len(pods), 'pod')} would be evicted in {_namespaces(pods)} if the effect was {NO_EXECUTE}. "
             f"This information will not be updated again. Recreate the {TAINT_RULES.kind} to trigger an update."
         )
 
 
 def _devices_of(claim: Mapping[str, Any]) -> list[DeviceId]:
     return [DeviceId(r["driver"], r["pool"], r["device"]) for r in _results_of(claim)]
-
-
-def _counted(of: Sized, word: str) -> str:
-    return f"{len(of)} {word}" if len(of) == 1 else f"{len(of)} {word}s"
 
 
 def _namespaces(keys: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from haru.dashboard.views.device_map import Place
 from haru.dashboard.views.looks import look
 from haru.dashboard.views.map_layout import boxes, outlines
-from haru.explain.render import counted
+from haru.kube.names import counted
 from haru.markup import Html
 
 HERE = Path(__file__).parent

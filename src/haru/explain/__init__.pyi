@@ -26,7 +26,6 @@ from .render.pending_table import row_json as row_json
 from .render.pending_table import what_text as what_text
 from .render.short import to_short as to_short
 from .render.text import to_text as to_text
-from .render.wording import counted as counted
 from .results import DeviceStory as DeviceStory
 from .results import Explanation as Explanation
 from .results import NodeStory as NodeStory

@@ -39,12 +39,11 @@ from haru.explain.object_names import ExplainedKind, SubjectKind
 from haru.explain.remedies.commands import with_commands
 from haru.explain.remedies.placed_pods import placed_pod_remedies
 from haru.explain.remedies.refused_pods import allowed_amounts, missing_object_remedies
-from haru.explain.render.wording import counted
 from haru.explain.results import Explanation
 from haru.gangs import described_by
 from haru.kube.jobs import gang_refusal, has_gang_shape
 from haru.kube.meta import Obj, controller_of
-from haru.kube.names import parse_time
+from haru.kube.names import counted, parse_time
 
 _MOST_HELD = 16
 _STATES = {

@@ -353,3 +353,10 @@ def names_text(names: Sequence[str], most: int = 5) -> str:
     """Join names for a message: the first ones, and how many there are besides: `a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def counted(count: int, word: str) -> str:
+    """A number with its word for a message: `1 device`, `2 devices`, `2 replies`."""
+    if count == 1:
+        return f"1 {word}"
+    return f"{count} {word[:-1]}ies" if word.endswith("y") else f"{count} {word}s"

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from haru.kube.names import counted
 from haru.lint.findings import Finding, ReportData
 
 _INDENT = "    "
@@ -53,9 +54,5 @@ def summary(report: ReportData) -> str:
     """The counts, in one line."""
     warnings = len(report.findings) - report.errors
     fixable = sum(finding.fixable for finding in (*report.findings, *report.notices))
-    text = f"{_count(report.objects, 'object')}: {_count(report.errors, 'error')}, {_count(warnings, 'warning')}"
+    text = f"{counted(report.objects, 'object')}: {counted(report.errors, 'error')}, {counted(warnings, 'warning')}"
     return text + (f"; --fix can mend {fixable}" if fixable else "")
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

@@ -132,7 +132,7 @@ class FileKeys:
         except FileNotFoundError:
             if missing_is_empty:
                 return
-            raise KeyStoreError(f"{path}: there are no keys yet: make one with --generate") from None
+            raise KeyStoreError(f"{path}: there are no keys yet: make one with haru signer serve --generate") from None
         except OSError as error:
             raise KeyStoreError(f"{path}: {error.strerror}") from None
         seen = (found.st_ino, found.st_mtime_ns, found.st_size)

@@ -13,6 +13,7 @@ from haru.drivers.simulated.driver import SimulatedDriver
 from haru.event_loop import cancelled
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj
+from haru.kube.names import counted
 from haru.simulated_nodes.fleet import Fleet, FleetOptions
 from haru.simulated_nodes.fleet_lease import FleetLease, delete_lease
 from haru.simulated_nodes.fleet_nodes import SLICES, Nodes, delete_fleet, prepare_fleet, selector_of
@@ -55,7 +56,7 @@ async def _run_nodes(client: ApiClient, nodes: Nodes, options: FleetOptions, rea
             await driver.ready.wait()
         elif any(profile.driver for profile, _ in nodes):
             _log.warning("resource.k8s.io is not served: the nodes have no DRA devices")
-        ready(f"{len(nodes)} simulated nodes are ready on {client.server}")
+        ready(f"{counted(len(nodes), 'simulated node')} ready on {client.server}")
 
 
 async def remove_fleet(client: ApiClient, name: str) -> tuple[int, int]:

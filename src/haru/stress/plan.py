@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
 from haru.kube.meta import Obj
+from haru.kube.names import counted
 
 WorkloadUnitKind = Literal["gang", "claim", "shared", "pod"]
 KINDS: Final = ("gangs", "claims", "pods", "churn", "preemption")
@@ -96,7 +97,7 @@ class Plan:
 
     def text(self) -> str:
         """One line for each work."""
-        size = f"{_many(len(self.units), 'work')}, {_many(self.pods, 'pod')}"
+        size = f"{counted(len(self.units), 'work')}, {counted(self.pods, 'pod')}"
         head = f"seed {self.seed}: {size}, within {self.limits.seconds:g} s"
         return "\n".join([head, *(_line(unit) for unit in self.units)])
 
@@ -112,16 +113,12 @@ def parse_kinds(text: str) -> tuple[str, ...]:
     return kinds
 
 
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
 def _line(unit: WorkloadUnit) -> str:
     of = f" ({unit.min_count} of them at once)" if unit.kind == "gang" else ""
     claims = f"each of {unit.claims} claims" if unit.claims > 1 else "its claim"
-    devices = f", {_many(unit.devices, 'device')} for {claims}" if unit.devices else ""
+    devices = f", {counted(unit.devices, 'device')} for {claims}" if unit.devices else ""
     early = f", deleted {unit.deleted_after:g} s after its creation" if unit.deleted_after is not None else ""
     important = ", preempts" if unit.important else ""
     each = " each" if unit.pods > 1 else ""
-    size = f"{_many(unit.pods, 'pod')}{of}, {unit.milli_cpu}m cpu and {unit.mebibytes}Mi{each}{devices}"
+    size = f"{counted(unit.pods, 'pod')}{of}, {unit.milli_cpu}m cpu and {unit.mebibytes}Mi{each}{devices}"
     return f"{unit.at:8.3f} s  {unit.name}: {size}, runs {unit.runs:g} s{early}{important}"

@@ -22,7 +22,7 @@ from haru.explain.tainting import RULE_VERSION, rule_manifest
 from haru.gangs import foreign_kind
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, labels_of
-from haru.kube.names import format_time
+from haru.kube.names import counted, format_time
 from haru.kube.patch.merge_patch import apply_merge_patch
 from haru.kube.patch.strategic import apply_strategic_merge_patch
 from haru.kube.schema import type_of
@@ -111,7 +111,7 @@ def describe(change: Change) -> str:
         case Repartition(node, profile):
             return f"repartition node {node} as {profile.name}"
         case AddNodes(profile, count):
-            return f"add {count} node{'' if count == 1 else 's'} of profile {profile.name}"
+            return f"add {counted(count, 'node')} of profile {profile.name}"
 
 
 def taint_text(taint: Taint) -> str:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from haru.engine import Snapshot
-from haru.explain import Choice, PendingRow, counted, pending_rows, row_json, what_text
+from haru.explain import Choice, PendingRow, pending_rows, row_json, what_text
 from haru.explain.render import answer_lines, shortage_json
 from haru.explain.results import Explanation
 from haru.kube.meta import Obj
-from haru.kube.names import format_time
+from haru.kube.names import counted, format_time
 
 MOST_TOLD = 3
 _NO_MAKERS = Choice(makers=lambda kind, obj: False)

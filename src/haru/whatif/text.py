@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from haru.engine import Reason
 from haru.explain.changes import listed
-from haru.explain.render import answer_lines, counted
+from haru.explain.render import answer_lines
+from haru.kube.names import counted
 from haru.whatif.comparison_data import ComparisonData, Displacement, Start, Wait
 from haru.whatif.left_pending import rows_text
 from haru.whatif.usage import Amount

@@ -13,7 +13,7 @@ from haru.dashboard.views.tables import Cell, Column, Table
 from haru.dashboard.views.workloads import ANOTHER, Workload
 from haru.engine import Reason
 from haru.explain.card_counts import WHOLE
-from haru.explain.render import counted
+from haru.kube.names import counted
 from haru.whatif import Comparison
 from haru.whatif.text import amount_text
 from haru.whatif.usage import Amount

@@ -25,6 +25,7 @@ from haru.drivers.simulated.process import node_of, publish, withdraw
 from haru.errors import InputError
 from haru.event_loop import cancelled
 from haru.kube.meta import uid_of
+from haru.kube.names import counted
 from haru.stop import stop_event, unless_stopped
 
 _LOG = logging.getLogger("haru.driver")
@@ -129,7 +130,10 @@ async def serve(
             tasks.append(asyncio.create_task(usage.run()))
         await unless_stopped(publish(client, server), stop)
         if not stop.is_set():
-            print(f"haru driver {DOMAIN} is ready at {told.socket} with {len(inventory.parts)} devices", flush=True)
+            print(
+                f"haru driver {DOMAIN} is ready at {told.socket} with {counted(len(inventory.parts), 'device')}",
+                flush=True,
+            )
             await _until(stop, tasks)
         await withdraw(server, options.keep_slices)
 

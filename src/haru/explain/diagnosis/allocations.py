@@ -12,8 +12,8 @@ from haru.engine.state import PodInfo, namespaced_name, pinned_node
 from haru.explain.diagnosis.holders import allocated_since
 from haru.explain.explanation import HeldClaim, HeldDevice
 from haru.explain.hypothesis import consumers
-from haru.explain.render.wording import counted
 from haru.kube.meta import Obj
+from haru.kube.names import counted
 
 _PRODUCT_NAMES = ("productName", "product", "model")
 

@@ -26,7 +26,8 @@ from haru.explain.diagnosis.unmet_labels import group_topology_keys, unmet_label
 from haru.explain.diagnosis.volume_claims import volume_troubles
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Funnel, FunnelStage, NodeGroup, PodsAsked
-from haru.explain.render.wording import counted, dropped_text, sum_text
+from haru.explain.render.wording import dropped_text, sum_text
+from haru.kube.names import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from haru.explain.diagnosis.device_classes import DeviceClassSurvey
 from haru.explain.diagnosis.requests import MemberKind, asked_on
 from haru.explain.diagnosis.unmet_labels import node_selector
 from haru.explain.explanation import DeviceCounts, NodeGroup
-from haru.explain.render.wording import amount_text, brief, counted, values_text
+from haru.explain.render.wording import amount_text, brief, values_text
 from haru.kube.meta import Obj
+from haru.kube.names import counted
 
 _EXAMPLES = 3
 _SELECTING = ("devices", "offered", "class", "selector", "node")

@@ -12,8 +12,8 @@ from haru.engine.podgroup import has_quorum, required_members
 from haru.engine.state import GroupKey, PodInfo
 from haru.explain.diagnosis.running_pods import end_text, start_problems
 from haru.explain.explanation import Verdict
-from haru.explain.render.wording import counted
 from haru.kube.meta import Obj, get_condition
+from haru.kube.names import counted
 
 State = tuple[Verdict, Sequence[Reason]]
 

@@ -14,9 +14,8 @@ from haru.engine import Reason, Snapshot
 from haru.engine.state import PodInfo
 from haru.explain.diagnosis.allocations import find_device, held_by
 from haru.explain.hypothesis import is_cordoned
-from haru.explain.render.wording import counted
 from haru.kube.meta import Obj
-from haru.kube.names import parse_time
+from haru.kube.names import counted, parse_time
 from haru.kube.pod_claims import FAILED_PREPARE, NotPrepared, check_claim, pod_claims
 from haru.kube.selectors import label_selector_from
 

@@ -9,8 +9,8 @@ from haru.engine import Reason, Snapshot
 from haru.engine.state import PodInfo
 from haru.explain.changes import listed
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
-from haru.explain.render.wording import counted
 from haru.kube.meta import Obj
+from haru.kube.names import counted
 
 HOSTNAME = "kubernetes.io/hostname"
 _MOST_VALUES = 4

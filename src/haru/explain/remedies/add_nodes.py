@@ -20,8 +20,9 @@ from haru.explain.explanation import Funnel, Remedy
 from haru.explain.remedies.commands import SIMULATED
 from haru.explain.remedies.node_openings import Openings
 from haru.explain.remedies.selectors import words_of
-from haru.explain.render.wording import amount_text, brief, counted
+from haru.explain.render.wording import amount_text, brief
 from haru.kube.meta import Obj
+from haru.kube.names import counted
 from haru.kube.node_labels import is_found_out
 
 _MAX_COPIES = 64

@@ -19,7 +19,7 @@ from haru.explain.diagnosis.verdict import unobstructed
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.makers import told_by
-from haru.explain.render.wording import counted
+from haru.kube.names import counted
 from haru.kube.node_labels import is_found_out
 
 _MOST_LABELS, _MOST_PODS = 8, 256

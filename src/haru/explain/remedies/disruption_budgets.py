@@ -14,8 +14,8 @@ from haru.explain import hypothesis
 from haru.explain.changes import patch
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
-from haru.explain.render.wording import counted
 from haru.kube.meta import Obj, controller_of
+from haru.kube.names import counted
 
 
 def budget_remedies(snapshot: Snapshot, pod: PodInfo, reason: Reason, options: Options) -> Iterator[Remedy]:

@@ -26,8 +26,8 @@ from haru.explain.remedies.commands import FILE, placed, saved_pods
 from haru.explain.remedies.fewer_pods import fewer_pods
 from haru.explain.remedies.makers import is_of_same_maker, maker_of
 from haru.explain.remedies.node_openings import smallest
-from haru.explain.render.wording import counted
 from haru.kube.meta import Obj, name_of, namespace_of
+from haru.kube.names import counted
 
 _MOST_MOVED = 8
 _MOST_NODES = 16

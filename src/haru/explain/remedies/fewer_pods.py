@@ -20,8 +20,8 @@ from haru.explain.diagnosis.allocations import freed_text
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.makers import told_by
-from haru.explain.render.wording import counted
 from haru.kube.meta import Obj, controller_of, get_condition
+from haru.kube.names import counted
 from haru.kube.pod_removal import DELETION_COST, deletion_cost, job_removal_rank, progress
 
 _MOST_ENDS = 16

@@ -9,8 +9,8 @@ from haru.explain import hypothesis
 from haru.explain.changes import listed, patch
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.node_openings import Openings
-from haru.explain.render.wording import counted
 from haru.kube.meta import Obj
+from haru.kube.names import counted
 from haru.kube.node_labels import is_found_out
 from haru.kube.node_taints import taint_text
 

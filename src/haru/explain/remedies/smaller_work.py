@@ -15,8 +15,8 @@ from haru.explain.diagnosis.workload_unit import WorkloadUnit
 from haru.explain.explanation import Remedy
 from haru.explain.remedies.claim_changes import changed_claims, claim_changes
 from haru.explain.remedies.node_openings import Openings
-from haru.explain.render.wording import counted
 from haru.kube.meta import Obj
+from haru.kube.names import counted
 from haru.kube.quantity import Quantity, parse_quantity
 
 _MOST_CAPACITIES = 8

@@ -11,4 +11,3 @@ from .story_redaction import namespaces_in_story as namespaces_in_story
 from .story_redaction import redacted_list as redacted_list
 from .story_redaction import redacted_story as redacted_story
 from .text import to_text as to_text
-from .wording import counted as counted

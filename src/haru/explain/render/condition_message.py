@@ -15,7 +15,8 @@ from haru.engine import Reason
 from haru.explain.explanation import ExplanationData, Funnel, FunnelStage, Holder
 from haru.explain.render.marked_message import MARKER, MOST_BYTES, shortened
 from haru.explain.render.short import command_of
-from haru.explain.render.wording import brief, counted
+from haru.explain.render.wording import brief
+from haru.kube.names import counted
 
 MOST_LINE_BYTES = 1024
 _MOST_HOLDERS, _MOST_NODES, _MOST_REMEDIES, _MOST_COMMAND = 3, 4, 3, 160

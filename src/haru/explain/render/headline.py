@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from haru.engine import Reason
 from haru.explain.diagnosis.diagnosis import Diagnosis
 from haru.explain.explanation import Funnel, FunnelStage, NodeGroup, Verdict
-from haru.explain.render.wording import brief, counted, dropped_text, funnel_text
+from haru.explain.render.wording import brief, dropped_text, funnel_text
+from haru.kube.names import counted
 
 # Causes that say all there is to say by themselves.
 _PLAIN = frozenset(

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from haru.engine import Reason
 from haru.explain.explanation import ExplanationData, Funnel, HeldClaim, NodeGroup, Remedy
 from haru.explain.render.text import score_table, to_text
-from haru.explain.render.wording import counted, dropped_text, funnel_text
+from haru.explain.render.wording import dropped_text, funnel_text
 from haru.explain.stories.values import Wanting
+from haru.kube.names import counted
 from haru.markup import Child, Html, section, table, tag
 
 

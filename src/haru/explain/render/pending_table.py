@@ -9,9 +9,8 @@ from haru.explain.render.columns import Table
 from haru.explain.render.json import to_json
 from haru.explain.render.labels import labelled
 from haru.explain.render.short import command_of, holding_stage, holding_text, remedy_text, shortage, shortage_json
-from haru.explain.render.wording import counted
 from haru.kube.meta import Obj
-from haru.kube.names import parse_time
+from haru.kube.names import counted, parse_time
 from haru.kube.printers import human_duration
 from haru.markup import Html, section, table
 

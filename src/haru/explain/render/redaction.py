@@ -17,9 +17,9 @@ from haru.engine import Reason, Snapshot
 from haru.engine.state import workload_of
 from haru.explain.explanation import Funnel, FunnelStage, HeldClaim, Holder, Later, Remedy
 from haru.explain.render.name_index import NameIndex, parts_of
-from haru.explain.render.wording import counted
 from haru.explain.results import Explanation
 from haru.kube.meta import Obj
+from haru.kube.names import counted
 
 HIDDEN = "of another namespace"
 _WORD = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from haru.explain.explanation import ExplanationData, Funnel, FunnelStage, HeldClaim, Remedy
 from haru.explain.render.labels import labelled
-from haru.explain.render.wording import amount_text, counted, holders_text, later_text, left_word
+from haru.explain.render.wording import amount_text, holders_text, later_text, left_word
 from haru.explain.stories.values import DeviceStoryData, NodeStoryData, Wanting
 from haru.kube.meta import Obj
+from haru.kube.names import counted
 
 _PARTS = {
     "free": "held",

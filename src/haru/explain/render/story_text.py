@@ -8,8 +8,9 @@ from haru.engine import Reason
 from haru.explain.card_counts import WHOLE
 from haru.explain.render.columns import Block, Table, blocks_text
 from haru.explain.render.labels import labelled
-from haru.explain.render.wording import amount_text, counted, holders_text, quoted
+from haru.explain.render.wording import amount_text, holders_text, quoted
 from haru.explain.stories.values import DeviceState, DeviceStoryData, Draw, NodeStoryData, Wanting
+from haru.kube.names import counted
 from haru.kube.quantity import Quantity
 
 _MOST_DEVICES = 16

@@ -8,7 +8,8 @@ from haru.explain.explanation import ExplanationData, Funnel, HeldClaim, NodeGro
 from haru.explain.render.columns import Block, Table, blocks_text
 from haru.explain.render.labels import labelled
 from haru.explain.render.short import log_commands, title_text
-from haru.explain.render.wording import asked_text, counted, dropped_text, funnel_text, later_text, pods_text
+from haru.explain.render.wording import asked_text, dropped_text, funnel_text, later_text, pods_text
+from haru.kube.names import counted
 
 _MOST_REASONS = 3
 _MOST_NODES = 4

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from haru.explain.explanation import Asked, Funnel, FunnelStage, Holder, Later
+from haru.kube.names import counted
 
 _UNITS = (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
 _PATH = re.compile(r"""device\.(?:attributes|capacity)\[(?:"[^"]*"|'[^']*')\]\.""")
@@ -22,13 +23,6 @@ def amount_text(resource: str, value: int) -> str:
             if abs(value) >= size:
                 return f"{value / size:.4g}{unit}" if value % size else f"{value // size}{unit}"
     return str(value)
-
-
-def counted(count: int, word: str) -> str:
-    """`1 device`, `2 devices`."""
-    if count == 1:
-        return f"1 {word}"
-    return f"{count} {word[:-1]}ies" if word.endswith("y") else f"{count} {word}s"
 
 
 def brief(expression: str) -> str:

@@ -10,11 +10,12 @@ from haru.explain import hypothesis
 from haru.explain.diagnosis.verdict import distinct
 from haru.explain.diagnosis.workload_unit import hypothetical_options, not_readable
 from haru.explain.explanation import Holder
-from haru.explain.render.wording import counted, holders_text
+from haru.explain.render.wording import holders_text
 from haru.explain.results import DeviceStory
 from haru.explain.stories.inventory import beside, nodes_of, states_of, views_of
 from haru.explain.stories.values import DeviceState, Wanting
 from haru.explain.stories.waiters import waiting_for_device
+from haru.kube.names import counted
 from haru.kube.node_taints import taint_text
 
 _MOST_NODES = 16

@@ -15,11 +15,12 @@ from haru.explain.diagnosis.holders import since_of
 from haru.explain.diagnosis.verdict import distinct
 from haru.explain.diagnosis.workload_unit import hypothetical_options, not_readable
 from haru.explain.explanation import Holder
-from haru.explain.render.wording import amount_text, counted
+from haru.explain.render.wording import amount_text
 from haru.explain.results import NodeStory
 from haru.explain.stories.inventory import states_of, views_of
 from haru.explain.stories.values import Amount, DeviceState, NodeState, Wanting
 from haru.explain.stories.waiters import waiting_for_node
+from haru.kube.names import counted
 from haru.kube.node_taints import taint_text
 
 _OF_ROOM = frozenset({"InsufficientResource", "TooManyPods"})

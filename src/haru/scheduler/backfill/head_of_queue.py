@@ -15,7 +15,7 @@ from haru.engine import Options, SchedulerCache, reserve_earliest_start
 from haru.engine.backfill import BackfillReservation, is_reserved
 from haru.engine.state import time_text
 from haru.kube.meta import Obj
-from haru.kube.names import names_text
+from haru.kube.names import counted, names_text
 from haru.scheduler.queue import queueing_hints
 from haru.scheduler.queue.queue_keys import group_object
 from haru.scheduler.queue.scheduling_queue import QueuedUnit, QueueStage, SchedulingQueue
@@ -131,7 +131,7 @@ class HeadOfQueue:
 def reservation_text(reservation: BackfillReservation) -> str:
     """Describe the reservation and what it waits for; equal reservations have equal texts."""
     nodes = sorted({place.node for place in reservation.places})
-    text = f"places for {len(reservation.places)} pods are kept on {names_text(nodes)}"
+    text = f"places for {counted(len(reservation.places), 'pod')} are kept on {names_text(nodes)}"
     if reservation.waits_for:
         text += f"; waiting for the end of {names_text(sorted(pod.path for pod in reservation.waits_for))}"
     if reservation.until is not None and reservation.waits_for:

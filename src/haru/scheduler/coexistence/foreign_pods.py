@@ -13,6 +13,7 @@ from haru.engine import SchedulerCache
 from haru.engine.dra import allocated_devices
 from haru.engine.state import PodInfo, namespaced_name
 from haru.kube.meta import Obj
+from haru.kube.names import counted
 from haru.scheduler.binding.claim_updates import users_of
 from haru.scheduler.coexistence.metrics import CoexistenceMetrics
 
@@ -87,7 +88,7 @@ class ForeignPods:
         name = pod.scheduler_name
         self._holding[path] = name
         self._metrics.foreign_pods[name] += 1
-        many = f"{devices} device{'' if devices == 1 else 's'}"
+        many = counted(devices, "device")
         where = "" if self._cluster.partition.is_whole else " in its partition"
         text = f"scheduler {name} placed this pod with {many} that {', '.join(sorted(self._served))} serves{where}"
         self._recorder.event(pod.obj, "Warning", REASON, f"{text}: two schedulers may give out the same device")
