@@ -343,12 +343,30 @@ def test_pod_finds_in_a_claim_what_exec_has_written_into_the_pod_before_it(clust
     size = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claimed}}
     cluster.apply(json.dumps({**claim, "spec": {"storageClassName": "simulated", **size}}))
-    for name, script in (("first", "sleep infinity"), ("second", "test -f /data/go && sleep infinity")):
+    for name, script in (("first", ""), ("second", "test -f /data/go && sleep infinity"), ("third", "")):
         mounts = [{"name": "v", "mountPath": "/data"}]
-        main = {"name": "main", "image": "busybox", "command": ["sh", "-c", script], "volumeMounts": mounts}
+        main = {"name": "main", "image": "httpd", "volumeMounts": mounts}
+        main |= {"command": ["sh", "-c", script]} if script else {}
         volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claimed}}]
         spec = {"containers": [main], "volumes": volumes, "restartPolicy": "Never"}
         cluster.apply(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}))
         assert kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=30s").returncode == 0
+        assert kubectl("exec", name, "--", "ls", "/data").stdout == ("" if name == "first" else "go\n")
         assert kubectl("exec", name, "--", "touch", "/data/go").returncode == 0
         assert kubectl("delete", "pod", name, "--force", "--timeout=30s").returncode == 0
+
+
+def test_script_of_a_pod_goes_on_once_exec_has_written_a_file(cluster: LocalCluster, kubectl: Run) -> None:
+    name = f"waits-{os.urandom(3).hex()}"
+    script = "until [ -f /tmp/go ]; do echo waiting; sleep 0.2; done; cat /tmp/go"
+    spec = {
+        "containers": [{"name": "c", "image": "busybox", "command": ["sh", "-c", script]}],
+        "restartPolicy": "Never",
+    }
+    cluster.apply(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}))
+    assert kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=30s").returncode == 0
+    assert kubectl("exec", name, "--", "sh", "-c", "echo on > /tmp/go").returncode == 0
+    done = "--for=jsonpath={.status.phase}=Succeeded"
+    assert kubectl("wait", done, f"pod/{name}", "--timeout=30s").returncode == 0
+    shown = kubectl("logs", name).stdout.splitlines()
+    assert shown[0] == "waiting" and shown[-1] == "on"

@@ -17,19 +17,20 @@ from cachetools import LRUCache
 from haru.client.api import ApiClient
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
-from haru.kube.meta import Obj, annotations_of, namespace_of, uid_of
+from haru.kube.meta import Obj, annotations_of, name_of, namespace_of, uid_of
 from haru.kube.names import parse_time
 from haru.kube.pod_containers import containers_of
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.simulated_containers.container_shell import files_after
 from haru.kube.simulated_containers.executed import outlives_pod
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources, VolumeContents
-from haru.kube.simulated_containers.test_images import image_argv
+from haru.kube.simulated_containers.found_files import FOUND, found_in, told
 from haru.kube.simulated_containers.text import as_printed
 from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes.nodes import SimulatedNode
 from haru.simulated_nodes.provisioner import PROVISIONER
 
+PODS: Final = known_kind("v1", "Pod")
 CLAIMS: Final = known_kind("v1", "PersistentVolumeClaim")
 _PROVISIONED_BY: Final = "volume.kubernetes.io/storage-provisioner"
 _MOST_PLACES: Final = 1024
@@ -53,12 +54,25 @@ class SharedVolumes:
         uid = uid_of(pod)
         if uid not in self._found:
             shared = [one for one in pod["spec"].get("volumes") or () if outlives_pod(one)]
-            if not shared or not any(map(image_argv, containers_of(pod["spec"]))):
+            if not shared:
                 return {}
             places = {one["name"]: place for one in shared if (place := await self._place(pod, one, node))}
-            self._places[uid] = places
-            self._found[uid] = {name: self._left[place] for name, place in places.items() if place in self._left}
+            found = {name: self._left[place] for name, place in places.items() if place in self._left}
+            self._places[uid], self._found[uid] = places, {**found, **found_in(pod)}
+            if (text := told(found)) and FOUND not in annotations_of(pod):
+                await self._annotate(pod, node, text)
         return self._found[uid]
+
+    async def _annotate(self, pod: Obj, node: SimulatedNode, text: str) -> None:
+        """Tell the API server, which runs commands, what the pod has found."""
+        patch = {"metadata": {"uid": uid_of(pod), "annotations": {FOUND: text}}}
+        try:
+            await self._as_node(node.name).patch(
+                PODS, name_of(pod), patch, namespace_of(pod), type="strategic", subresource="status"
+            )
+        except StatusError as error:
+            if error.code not in (*_ABSENT, 409):
+                raise
 
     def ended(self, pod: Obj, sources: PodSources = NO_SOURCES) -> None:
         """The pod has ended: keep what its containers have written."""

@@ -43,6 +43,7 @@ from haru.kube.simulated_containers.trivial_shell import TrivialShell
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_CHANGES: Final = 100
 _EARLIER: Final = 0.001
+_DEPTH: Final = 2
 _PODS: Final = "/var/lib/kubelet/pods"
 
 
@@ -116,7 +117,6 @@ def files_after(
     ran = own.run_container() or Ran()
     files = own.files
     files.history.follow(map(files.by_name, ran.changes))
-    files.history.follow(_executed(pod, container, sources))
     files.begins = elapsed if math.isfinite(elapsed) else 0.0
     files.history.now = lambda: elapsed
     return files
@@ -142,7 +142,7 @@ def change_times(pod: Obj, container: Mapping[str, Any], sources: PodSources = N
     with contextlib.suppress(ConfigError):
         ran = ContainerShell(pod, container, sources).run_container() or Ran()
         others = [*_changes_beside(pod, container, sources), *_executed(pod, container, sources)]
-        others += _later_in_hook(pod, container, sources)
+        others += _hook_changes(pod, container, sources)
         times.update(one.at for one in (*ran.changes, *others))
     return sorted(time for time in times if time >= 0)[:_MOST_CHANGES]
 
@@ -162,12 +162,18 @@ def _written_before(pod: Obj, container: Mapping[str, Any], sources: PodSources)
     return _Before(written, is_whole)
 
 
-def _changes_beside(pod: Obj, container: Mapping[str, Any], sources: PodSources) -> Iterator[Change]:
-    """What the containers beside this one do in volumes, in seconds from its start; they see nothing of each other."""
-    for one, begins, lasts in neighbours_beside(pod, container) if has_shared_volume(pod) else ():
+def _changes_beside(
+    pod: Obj, container: Mapping[str, Any], sources: PodSources, depth: int = _DEPTH
+) -> Iterator[Change]:
+    """What the containers beside this one do in volumes, in seconds from its start.
+
+    They see what others do as far as this depth: two that wait for each other's files, turn by turn, get on so far.
+    """
+    for one, begins, lasts in neighbours_beside(pod, container) if depth and has_shared_volume(pod) else ():
         try:
-            shell = ContainerShell(pod, one, sources, is_alone=True)
+            shell = ContainerShell(pod, one, sources, depth=depth - 1)
             ran = shell.run_container() or Ran()
+            hook = [*_hook_changes(pod, one, sources)]
         except ConfigError:
             continue
         if restarts_of(pod, one["name"]):
@@ -175,11 +181,10 @@ def _changes_beside(pod: Obj, container: Mapping[str, Any], sources: PodSources)
             for path, left in shell.files.volume_files().items():
                 yield Change(min(begins, 0.0) - _EARLIER, path, shifted(left, begins))
         until = math.inf if lasts is None else begins + lasts
-        for change in ran.changes:
-            named = shell.files.by_name(change)
-            if not named.path.startswith("/") and begins + change.at <= until:
-                text = None if change.text is None else shifted(change.text, begins)
-                yield replace(named, at=begins + change.at, text=text, until=until)
+        for named in (*hook, *map(shell.files.by_name, ran.changes)):
+            if not named.path.startswith("/") and begins + named.at <= until:
+                text = None if named.text is None else shifted(named.text, begins)
+                yield replace(named, at=begins + named.at, text=text, until=until)
 
 
 def _first_hook(container: Mapping[str, Any]) -> Sequence[str]:
@@ -188,15 +193,13 @@ def _first_hook(container: Mapping[str, Any]) -> Sequence[str]:
     return (hook.get("exec") or {}).get("command") or ()
 
 
-def _later_in_hook(pod: Obj, container: Mapping[str, Any], sources: PodSources) -> Iterator[Change]:
-    """What the hook `postStart` changes once it has waited, while the container runs."""
+def _hook_changes(pod: Obj, container: Mapping[str, Any], sources: PodSources) -> list[Change]:
+    """What the hook `postStart` changes, at once and once it has waited, by the names of files."""
     command = _first_hook(container)
-    if not any("sleep" in word for word in command):
-        return
-    shell = ContainerShell(pod, {**container, "lifecycle": {}}, replace(sources, network=None), is_alone=True)
-    for change in shell.run(command).changes:
-        if change.at > 0:
-            yield shell.files.by_name(change)
+    if not command:
+        return []
+    shell = ContainerShell(pod, {**container, "lifecycle": {}}, replace(sources, network=None), depth=0)
+    return [shell.files.by_name(change) for change in shell.run(command).changes]
 
 
 def memory_limit(container: Mapping[str, Any]) -> float:
@@ -221,22 +224,23 @@ class ContainerShell(TrivialShell):
         files: ContainerFiles | None = None,
         until: float = math.inf,
         *,
-        is_alone: bool = False,
+        depth: int = _DEPTH,
     ) -> None:
+        """`depth`: how many containers may see what the next one does in files that they share."""
         seen = files
         if seen is None:
             before = _written_before(pod, container, sources)
             variables = variables_of(pod, container, sources, before)
-            beside = tuple if is_alone else partial(_changes_beside, pod, container, sources)
+            beside = partial(_changes_beside, pod, container, sources, depth)
             seen = ContainerFiles(pod, container, sources, variables, beside)
             seen.share({**before.files, **image_files(container)})
         super().__init__({**seen.variables, "HOME": "/root"}, memory_limit(container), seen, until)
         self.files = seen
-        begins = seen.history.now()
-        if files is None and (command := _first_hook(container)):
-            ContainerShell(pod, container, replace(sources, network=None), seen, 0.0).run(command)
-            seen.history.follow(_later_in_hook(pod, container, sources))
-        seen.history.now = lambda: begins + self.at
+        self._begins = seen.history.now()
+        if files is None:
+            seen.history.follow(_hook_changes(pod, container, sources))
+            seen.history.follow(_executed(pod, container, sources))
+        seen.history.now = lambda: self._begins + self.at
         self.pod, self.container = pod, container
         self.seed = f"{pod['metadata'].get('uid')}/{container['name']}/{restarts_of(pod, container['name'])}"
         self.network = sources.network
@@ -260,6 +264,11 @@ class ContainerShell(TrivialShell):
     def sees_others(self) -> bool:
         """Whether it has read a file that another container of the pod changes."""
         return self.files.history.has_read_others
+
+    def next_change(self) -> float | None:
+        """When a file changes that was read since the last call, in seconds from the start of the program."""
+        following = self.files.history.next_change()
+        return None if following is None else following - self._begins
 
     def command(self, words: Sequence[str]) -> int:
         """Run a program; its exit code."""

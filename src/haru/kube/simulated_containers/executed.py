@@ -1,7 +1,7 @@
 """What commands have changed that were run in simulated containers, and how a pod's node is told of it. Pure.
 
-Probes are asked and volumes kept by the node, commands are run by the API server: so the latter writes into the
-annotation `executed` what commands write, where a probe or a later pod may look.
+Containers are run, probes asked and volumes kept by the node, commands are run by the API server: so the latter writes
+into the annotation `executed` what commands write, where a script, a probe or a later pod may look.
 """
 
 from __future__ import annotations
@@ -40,15 +40,23 @@ class Executed(NamedTuple):
 
 
 def concerns_node(pod: Obj, changes: Sequence[Change]) -> bool:
-    """Whether a probe of the pod may look at files, or changes are in a volume where later pods find them."""
+    """Whether a script or a probe of the pod may look at files, or later pods find them in a volume."""
     spec = pod.get("spec") or {}
     for container in containers_of(spec):
         words = (*(container.get("command") or ()), *(container.get("args") or ()))
         looks = {"exec", "httpGet"} if FILE_SERVER in words else {"exec"}
-        if any(looks & (container.get(probe) or {}).keys() for probe in _PROBES):
+        if any(looks & (container.get(probe) or {}).keys() for probe in _PROBES) or names_files(container, changes):
             return True
     lasting = {one["name"] for one in spec.get("volumes") or () if outlives_pod(one)}
     return any(change.path.partition(":")[0] in lasting for change in changes)
+
+
+def names_files(container: Mapping[str, Any], changes: Sequence[Change]) -> bool:
+    """Whether the script of a container names files that have changed, or the volumes that they are in."""
+    words = " ".join((*(container.get("command") or ()), *(container.get("args") or ())))
+    volumes = {change.path.partition(":")[0] for change in changes if not change.path.startswith("/")}
+    mounts = [one["mountPath"] for one in container.get("volumeMounts") or () if one["name"] in volumes]
+    return any(name in words for name in (*mounts, *(change.path.rpartition("/")[2] for change in changes)) if name)
 
 
 def outlives_pod(volume: Mapping[str, Any]) -> bool:

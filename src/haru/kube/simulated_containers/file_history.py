@@ -33,6 +33,7 @@ class FileHistory:
         self.now: Callable[[], float] = lambda: 0.0
         self.has_read_others = False
         """Whether a file was read that others change as well."""
+        self._next: float | None = None
         self.has_links = False
         """Whether a symbolic link may be among the files."""
         self._turns_left = _MOST_TURNS_READ
@@ -43,6 +44,7 @@ class FileHistory:
     def get(self, name: str) -> Written | None:
         """A file as it is now; None if nobody has written it. Raises `Stopped` for who reads without end."""
         own, changes = self._written.get(name), self._later(name)
+        self._next = min([math.inf if self._next is None else self._next, *map(self._next_turn, changes)])
         if not changes:
             return own
         self.has_read_others = True
@@ -77,6 +79,15 @@ class FileHistory:
         """What others do to a file after now, or again and again."""
         now = self.now()
         return [change for change in self._later(name) if change.every or change.at > now]
+
+    def next_change(self) -> float | None:
+        """When others change a file that was read since the last call: infinity for never; None if none was read."""
+        following, self._next = self._next, None
+        return following
+
+    def _next_turn(self, change: Change) -> float:
+        at = change.at_turn(change.turn_after(self.now()))
+        return at if self.now() < at <= change.until else math.inf
 
     def own(self) -> Iterator[tuple[str, str]]:
         """The names and texts of what was written by the program itself."""

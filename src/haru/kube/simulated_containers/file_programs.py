@@ -145,6 +145,9 @@ def _dd(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) ->
 
 def _test(shell: ShellInterpreter, files: ContainerFiles, words: Sequence[str]) -> int | None:
     words = [word for word in words if word not in ("]", "]]")]
+    if words[:1] == ["!"] and len(words) > 2:
+        code = _test(shell, files, words[1:])
+        return None if code is None else 1 - code
     if len(words) == 3 and words[1] in ("=", "==", "!="):
         return int((words[0] == words[2]) == (words[1] == "!="))
     if len(words) == 3 and words[1] in _COMPARISONS and _NUMBER.fullmatch(words[0]) and _NUMBER.fullmatch(words[2]):

@@ -21,6 +21,7 @@ from haru.kube.simulated_containers.shell_output import Stopped
 from haru.kube.simulated_containers.shell_redirection import ShellRedirection
 from haru.kube.simulated_containers.shell_traps import without_handlers
 from haru.kube.simulated_containers.shell_words import (
+    FILE_TEST,
     MOST_COMMANDS,
     NESTED,
     PUNCTUATION,
@@ -82,9 +83,9 @@ class ShellInterpreter(ShellRedirection):
         return False
 
     def _for_ever(self, text: str) -> None:
-        """Go through an endless loop; what the network is asked for in it may change its turns for a while."""
-        if NETWORK_PROGRAM.search(text):
-            self._go_through(lambda: self._commands(text) or None, text)
+        """Go through an endless loop; what is asked of the network or of files may change its turns for a while."""
+        if NETWORK_PROGRAM.search(text) or FILE_TEST.search(text):
+            self._go_through(lambda: self._commands(text) or None, text, is_endless=True)
             return
         with self._in_loop():
             self._endless(lambda: self._commands(text), text)

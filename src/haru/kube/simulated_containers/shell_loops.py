@@ -1,7 +1,7 @@
 """What a simulated shell prints and writes, and its loops, which are gone through until it is seen what follows. Pure.
 
-A loop that waits for the network is gone through turn by turn, but for turns that are all alike: what it asks next
-changes at a moment that is known, or never as things stand.
+A loop that waits for the network, or for files of others, is gone through turn by turn, but for turns that are alike:
+what it asks next changes at a moment that is known, or never as things stand.
 Source: POSIX sh.
 """
 
@@ -71,6 +71,10 @@ class ShellLoops(ABC):
     def sees_others(self) -> bool:
         """Whether it has read a file that somebody else may change meanwhile."""
         return False
+
+    def next_change(self) -> float | None:
+        """When a file changes that was read since the last call: infinity for never; None if none was read."""
+        return None
 
     # -- output -------------------------------------------------------------------------------------------------------
 
@@ -179,21 +183,24 @@ class ShellLoops(ABC):
 
         return self._go_through(turn, text)
 
-    def _go_through(self, turn: Callable[[], bool | None], text: str) -> bool:
+    def _go_through(self, turn: Callable[[], bool | None], text: str, *, is_endless: bool = False) -> bool:
         """Go through a loop until a turn tells its end: whether the shell has ended with it."""
-        for _ in range(MOST_COMMANDS):
+        for number in range(MOST_COMMANDS + 1):
             begin, line, change = self.at, len(self._ran.lines), len(self._ran.changes)
-            variables = dict(self.variables)
+            before = dict(self.variables), self._drawn
             self.awaited.clear()
+            self.next_change()
             ended: bool | None = False  # unless `break` says so
             with self._in_loop():
                 ended = turn()
             if ended is not None:
                 return ended
-            due = min(self.awaited, default=0.0)
-            if self.variables != variables or len(self._ran.changes) > change or self.sees_others():
+            read = self.next_change()
+            due = min([*self.awaited, *([] if read is None else [read])], default=0.0)
+            is_last = is_endless and number == MOST_COMMANDS
+            if not is_last and ((self.variables, self._drawn) != before or len(self._ran.changes) > change):
                 continue
-            if math.isinf(due):
+            if is_last or math.isinf(due):
                 with self._in_loop():
                     self._endless(lambda: turn() is True, text)
                     return True

@@ -32,6 +32,9 @@ _LOOP: Final = re.compile(
 )
 _COMPARISON: Final = re.compile(r"\[\[? [^][;\n]+ (?:-[a-z]{2}|!?==?) [^][;\n]+ \]\]?")
 """A condition that compares values, which nobody but the loop itself changes."""
+FILE_TEST: Final = re.compile(r"(?:\[\[?|\btest)\s+(?:!\s+)?-[defrs]\s")
+_OF_FILES: Final = re.compile(rf"(?:!\s+)?(?:{FILE_TEST.pattern}|(?:cat|grep|ls)\s)[^;&|]+")
+"""A condition on files, which others may write."""
 _IF: Final = re.compile(r"(?:^|(?<=[;\n]))\s*if\s(.*?)[;\n]\s*fi\b[ \t]*", re.DOTALL)
 _BRANCH: Final = re.compile(r"[;\n]\s*(?:elif|else)\s")
 _THEN: Final = re.compile(r"[;\n]\s*then\s")
@@ -57,7 +60,7 @@ class Loop(NamedTuple):
 
 
 def first_loop(text: str) -> Loop | None:
-    """The first loop that is gone through turn by turn: until values compare so, the network answers, or `break`."""
+    """The first loop that is gone through turn by turn: until values compare, network or files say so, or `break`."""
     for found in _LOOP.finditer(text):
         kind, condition, body = found[1] or "for", found[2] or "", found[5]
         if _LOOPS.search(body):
@@ -67,7 +70,7 @@ def first_loop(text: str) -> Loop | None:
             is_known = is_known and all(word.startswith(("/", "$")) for word in found[4].split() if "*" in word)
         else:
             waits = NETWORK_PROGRAM.search(condition) or (condition in _ALWAYS and _BREAK.search(body))
-            is_known = bool(waits or _COMPARISON.fullmatch(condition))
+            is_known = bool(waits or _COMPARISON.fullmatch(condition) or _OF_FILES.fullmatch(condition))
         if is_known:
             alone = _WHOLE_SUBSTITUTION.fullmatch(condition)
             head = _RANGE.sub(_numbers, found[4]) if kind == "for" else alone[1] if alone else condition

@@ -12,8 +12,9 @@ from haru.apiserver.registry.watch import close_when_gone
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request
 from haru.apiserver.streams import OpenStreams
-from haru.kube.meta import Obj, is_being_deleted, uid_of
+from haru.kube.meta import Obj, annotations_of, is_being_deleted, uid_of
 from haru.kube.simulated_containers.cluster_network import asks_network
+from haru.kube.simulated_containers.executed import EXECUTED
 from haru.storage import Compacted
 
 SEND_SECONDS: Final = 60.0
@@ -76,11 +77,12 @@ class SimulatedLogStream:
             await self._watch.wait(_LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS))
 
     async def _look_again(self, pod: Obj | None) -> None:
-        """What the network answers, what a container is given as input and when it is stopped is not known before."""
+        """What the network answers, what others write, and when the container is stopped is not known before."""
         goes = self._seen is None and (pod is None or is_being_deleted(pod))
         self._seen = self._clock() if goes else self._seen
-        self._pod = pod or self._pod
-        if not goes and (pod is None or not (asks_network(pod) or self._run.script.awaits_input)):
+        before, self._pod = self._pod, pod or self._pod
+        is_told = annotations_of(before).get(EXECUTED) != annotations_of(self._pod).get(EXECUTED)
+        if not goes and not is_told and (pod is None or not (asks_network(pod) or self._run.script.awaits_input)):
             return
         run = container_run(self._pod, self._container, await self._simulated.sources(self._pod), seen=self._seen)
         if run is not None and run.restarts == self._run.restarts:

@@ -15,6 +15,7 @@ from haru.apiserver.registry.loopback import Loopback
 from haru.kube.errors import StatusError, not_found_error
 from haru.kube.indexed_objects import ListedObjects
 from haru.kube.meta import Obj, name_of, namespace_of, uid_of
+from haru.kube.pod_containers import containers_of
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.service_environment import API_SERVER, service_environment
 from haru.kube.pod_environment.volume_files import (
@@ -33,8 +34,9 @@ from haru.kube.simulated_containers.cluster_network import (
     pod_network,
     reachable_namespaces,
 )
-from haru.kube.simulated_containers.executed import Executed, concerns_node, with_executed
+from haru.kube.simulated_containers.executed import Executed, concerns_node, executed_in, names_files, with_executed
 from haru.kube.simulated_containers.files import PodSources
+from haru.kube.simulated_containers.found_files import found_in
 from haru.kube.simulated_containers.kubelet_files import node_memory
 from haru.kube.simulated_containers.standard_input import Given, with_input
 
@@ -52,15 +54,25 @@ class SimulatedPods:
         self._executed: LRUCache[str, tuple[Executed, ...]] = LRUCache(_MOST_PODS)
 
     async def wrote(self, pod: Obj, executed: Executed) -> None:
-        """Keep what a command has changed in the files of a container, in place of what it has written over.
+        """Keep what a command has changed in the files of a container.
 
-        Its kubelet is told where a probe or a later pod may look at it.
+        What it has written over is kept where a script may have seen it. Its kubelet is told where a script, a probe or
+        a later pod may look.
         """
-        earlier = (one for one in self._executed.get(uid_of(pod), ()) if not executed.replaces(one))
+        every = list(containers_of(pod["spec"]))
+        earlier = [
+            one
+            for one in self._executed_in(pod)
+            if any(names_files(of, one.changes) for of in every) or not executed.replaces(one)
+        ]
         self._executed[uid_of(pod)] = (*earlier, executed)[-_MOST_COMMANDS:]
         if concerns_node(pod, executed.changes):
             with contextlib.suppress(StatusError):  # the pod has gone
                 await self._annotate(pod, lambda live: with_executed(live, executed))
+
+    def _executed_in(self, pod: Obj) -> tuple[Executed, ...]:
+        """What commands have changed; after a restart of the server, what the pod tells."""
+        return self._executed.get(uid_of(pod)) or executed_in(pod)
 
     async def give(self, pod: Obj, container: str, given: Given) -> Obj:
         """Give a container input, so that its kubelet knows, too: the pod with it. Raises ValueError, StatusError."""
@@ -96,9 +108,10 @@ class SimulatedPods:
         allocatable = (node.get("status") or {}).get("allocatable") or {}
         network = await _network(objects, pod, command) if asks_network(pod, *command) else None
         token = await self._token(pod, node) if asks_for_tokens(pod, *command) else None
-        executed = self._executed.get(uid_of(pod), ())
+        executed = self._executed_in(pod)
         variables = tuple(service_environment(pod, ListedObjects(services)))
-        return PodSources(found, allocatable, variables, token, network, executed, memory=node_memory(node))
+        volumes = found_in(pod)
+        return PodSources(found, allocatable, variables, token, network, executed, volumes, node_memory(node))
 
     async def _token(self, pod: Obj, node: Obj) -> Token | None:
         """The tokens of a pod's volumes; None if it can have none."""
