@@ -21,6 +21,7 @@ from operator import itemgetter
 from typing import Any, NoReturn
 from uuid import uuid4
 
+from haru.arguments import checks_types
 from haru.engine import Features
 from haru.engine.dra import DEFAULT_BUDGET, AllocationError, DeviceId, DeviceSnapshot, DoesNotFit, GaveUp, NodeView
 from haru.engine.dra import AllocatedState as State
@@ -68,6 +69,7 @@ class AllocatedState:
     )
 
 
+@checks_types
 def allocate(
     claims: Sequence[Obj],
     *,
@@ -103,6 +105,7 @@ def allocate(
     return _raised(answers[0])
 
 
+@checks_types
 def allocate_many(
     claims: Sequence[Obj],
     *,

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -280,7 +281,6 @@ def asking(**more: object) -> dict[str, Any]:
         (lambda s: s.explain({}), haru.InputError, r"write KIND/NAME, or give an object with kind .*: \{\}"),
         (lambda s: s.explain({"kind": "Pod"}), haru.InputError, "write KIND/NAME, or give an object"),
         (lambda s: s.what_if(haru.AddNodes("cpu", 0)), haru.ChangeInputError, "AddNodes: count 0: give a number"),
-        (lambda s: s.changed(haru.AddNodes("cpu", "2")), haru.ChangeInputError, "AddNodes: count '2'"),
         (lambda s: s.allocate([5]), haru.InputError, "object #0: this is no Kubernetes object: 5"),
         (lambda s: s.allocate([{}]), haru.InputError, "object #0: ResourceClaim: metadata.name: Required value"),
         (lambda s: s.allocate([node("n1")]), haru.InputError, "object #0 .Node n1.: give ResourceClaims"),
@@ -294,6 +294,41 @@ def test_invalid_input_raises_haru_error_with_message(
     with pytest.raises(kind, match=message) as caught:
         ask(snapshot)
     assert isinstance(caught.value, haru.HaruError)
+
+
+@pytest.mark.parametrize(
+    ("ask", "problem"),
+    [
+        (lambda s: haru.Snapshot.of(5), "of: objects: give Iterable, not int: 5"),
+        (lambda s: haru.Snapshot.of([], namespace=5), "of: namespace: give str, not int: 5"),
+        (lambda s: haru.Snapshot.of(feature_gates=["a"]), "of: feature_gates: give str or Mapping, not list"),
+        (lambda s: haru.Snapshot.read("a", 5), "read: paths: give str or PathLike, not int: 5"),
+        (lambda s: haru.Snapshot.kept_in(None), "kept_in: data_dir: give str or PathLike, not NoneType: None"),
+        (lambda s: s.explain("pod/p", now="noon"), "explain: now: give datetime or None, not str: 'noon'"),
+        (lambda s: s.explain_pending(selector=5), "explain_pending: selector: give str, not int: 5"),
+        (lambda s: s.allocate(timeout="1s"), "allocate: timeout: give Real or None, not str: '1s'"),
+        (lambda s: s.what_if(haru.Cordon(5)), "Cordon: node: give str, not int: 5"),
+        (lambda s: s.changed(haru.AddNodes("cpu", "2")), "AddNodes: count: give int, not str: '2'"),
+        (lambda s: s.changed(haru.Taint("n1", None)), "Taint: taint: give str, not NoneType"),
+        (lambda s: haru.lint_manifests(5), "lint_manifests: sources: give str or PathLike or Mapping or Iterable"),
+        (lambda s: haru.lint_manifests(["a"]), "object #0: this is no Kubernetes object: 'a'"),
+        (lambda s: haru.dra.allocate(5, node={}, slices=[], classes=[]), "allocate: claims: give Sequence, not int: 5"),
+    ],
+)
+def test_argument_of_another_type_is_named(ask: Callable[[Any], Any], problem: str) -> None:
+    with pytest.raises(haru.InputError) as caught:
+        ask(haru.Snapshot.of([node("n1")]))
+    assert problem in str(caught.value)
+
+
+def test_mappings_that_are_no_dicts_are_accepted() -> None:
+    plain = node("n1")
+    frozen = MappingProxyType({**plain, "metadata": MappingProxyType(plain["metadata"])})
+    listed = MappingProxyType({"apiVersion": "v1", "kind": "NodeList", "items": (frozen,)})
+    expected = haru.Snapshot.of([plain]).objects
+    assert haru.Snapshot.of([frozen]).objects == haru.Snapshot.of(listed).objects == expected
+    assert haru.Snapshot.of().changed(haru.Apply(frozen)).objects == expected
+    assert haru.lint_manifests(frozen) == haru.lint_manifests(plain)
 
 
 def test_one_claim_of_any_version_can_be_allocated_by_itself() -> None:

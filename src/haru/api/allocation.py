@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
 from haru.api.allocation_data import AllocationData, GivenClaim, RefusedOn
 from haru.api.allocation_text import to_text
-from haru.api.files import stored_objects
+from haru.api.files import plain, stored_objects
 from haru.api.html import allocation_html
 from haru.engine import Features, Snapshot
 from haru.engine.dra import DEFAULT_BUDGET, AllocationError, DoesNotFit, GaveUp, NodeFunnel, NodeView, explain_requests
@@ -74,7 +74,7 @@ def asked_claims(given: Obj | Sequence[Obj], namespace: str) -> list[Obj]:
     Raises InputError that names the object and what is wrong with it.
     """
     typed = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
-    objects = [given] if isinstance(given, dict) else given
+    objects = map(plain, [given] if isinstance(given, Mapping) else given)
     claims = stored_objects([{**typed, **obj} if isinstance(obj, dict) else obj for obj in objects], namespace)
     found = [claim for _, claim in claims]
     for number, claim in enumerate(found):

@@ -11,13 +11,15 @@ Repartition("dgx-h100-0", "dgx-h100-mig-balanced")  the node's cards are cut as 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from haru.api.admission import settled
 from haru.api.cluster_reader import FORKED_KINDS
 from haru.api.files import read_manifests, stored_objects
+from haru.arguments import check_type
 from haru.drivers.simulated.profiles import ProfileError, load_profile
 from haru.engine.dra import Taint as TaintValue
 from haru.engine.state import object_path
@@ -42,7 +44,7 @@ __all__ = ["AddNodes", "Apply", "AskedChange", "Cordon", "Delete", "Repartition"
 class Apply:
     """Manifests are created, or merged into what is there: a file, a directory (`-`: standard input), or dicts."""
 
-    manifests: str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    manifests: str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,8 @@ class _Resolver:
         self._gates = gates
 
     def changes(self, asked: AskedChange) -> Iterator[Change]:
+        for field in fields(asked) if isinstance(asked, AskedChange) else ():
+            check_type(field.name, getattr(asked, field.name), str(field.type), globals())
         match asked:
             case Cordon():
                 yield asked
@@ -113,7 +117,7 @@ class _Resolver:
             case Taint(where, taint):
                 yield self._taint(where, taint)
             case AddNodes(profile, count):
-                if not isinstance(count, int) or count < 1:
+                if count < 1:
                     raise InputError(f"count {count!r}: give a number of nodes, 1 or more")
                 yield NodesAdded(load_profile(profile), count)
             case Repartition(node, profile):
@@ -144,10 +148,10 @@ class _Resolver:
             yield Applied(obj, follows=True)
 
     def _read(self, manifests: Any) -> Iterator[tuple[Obj, Obj]]:
-        if isinstance(manifests, str | Path):
+        if isinstance(manifests, str | PathLike):
             found = read_manifests([str(manifests)], self._namespace)
         else:
-            found = stored_objects([manifests] if isinstance(manifests, dict) else manifests, self._namespace)
+            found = stored_objects([manifests] if isinstance(manifests, Mapping) else manifests, self._namespace)
         return ((written, with_own_kind(stored)) for written, stored in found)
 
     def _taint(self, where: str, text: str) -> Change:

@@ -6,7 +6,7 @@ import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from haru.client.server_version import ServerVersion, gates_for_server
 from haru.errors import InputError
@@ -136,15 +136,26 @@ def read_text(path: str) -> str:
         raise InputError(f"{path}: {error}") from error
 
 
-def stored_objects(objects: Iterable[Obj], namespace: str) -> Iterator[tuple[Obj, Obj]]:
-    """The same for objects as plain dicts, Lists among them; InputError names the object."""
-    for number, obj in enumerate(items_of(objects)):
+def stored_objects(objects: Iterable[Mapping[str, Any]], namespace: str) -> Iterator[tuple[Obj, Obj]]:
+    """The same for objects as plain dicts or other mappings, Lists among them; InputError names the object."""
+    for number, obj in enumerate(items_of(map(plain, objects))):
         if not isinstance(obj, dict):
             raise InputError(f"object #{number}: this is no Kubernetes object: {obj!r}")
         try:
             yield obj, _stored(obj, namespace)
         except (ValueError, StatusError) as error:
             raise InputError(f"object #{number}{_named(obj)}: {error}") from error
+
+
+def plain(value: Any) -> Any:
+    """A mapping that is no dict as one, with all that is in it; a dict as it is."""
+    return value if isinstance(value, dict) or not isinstance(value, Mapping) else _copied(value)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copied(each) for key, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _stored(obj: Obj, namespace: str, unknown: list[str] | None = None) -> Obj:

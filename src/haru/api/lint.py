@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from haru.api.files import expanded, items_of, read_text
+from haru.api.files import expanded, items_of, plain, read_text
+from haru.arguments import checks_types
 from haru.errors import InputError
 from haru.kube.yaml import dump
 from haru.lint import Report, lint_texts
@@ -14,6 +16,7 @@ from haru.lint import Report, lint_texts
 Source = str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]
 
 
+@checks_types
 def lint_manifests(*sources: Source) -> Report:
     """Check manifests together: errors, reasons, and suggestions.
 
@@ -22,11 +25,11 @@ def lint_manifests(*sources: Source) -> Report:
     """
     texts: dict[str, str] = {}
     for source in sources:
-        if isinstance(source, str | Path):
+        if isinstance(source, str | PathLike):
             texts |= read_texts([str(source)])
         else:
             objects = [source] if isinstance(source, Mapping) else list(source)
-            for obj in items_of(dict(obj) for obj in objects):
+            for obj in items_of(map(plain, objects)):
                 if not isinstance(obj, dict):
                     raise InputError(f"object #{len(texts)}: this is no Kubernetes object: {obj!r}")
                 name = (obj.get("metadata") or {}).get("name") if isinstance(obj.get("metadata"), dict) else None

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haru.api.files import cluster_of, gates_beside, gates_of, read_objects, stored_objects, what_fails
+from haru.arguments import checks_types
 from haru.engine import SchedulerCache
 from haru.errors import InputError
 from haru.gangs import foreign_kind, is_foreign_group, translated, untranslated
@@ -74,6 +75,7 @@ class Snapshot:
     # -- where it comes from -------------------------------------------------------------------------------------------
 
     @classmethod
+    @checks_types
     def read(cls, *paths: str | Path, namespace: str = "default", feature_gates: Gates = "") -> Snapshot:
         """A snapshot of files and directories: what `haru capture` wrote, or manifests (`-` is standard input).
 
@@ -85,6 +87,7 @@ class Snapshot:
         return cls(objects, namespace=namespace, feature_gates=feature_gates)
 
     @classmethod
+    @checks_types
     def of(
         cls, objects: Iterable[Mapping[str, Any]] = (), *, namespace: str = "default", feature_gates: Gates = ""
     ) -> Snapshot:
@@ -93,10 +96,11 @@ class Snapshot:
         Raises InputError that names the object and the field that no server would take.
         """
         given = [objects] if isinstance(objects, Mapping) else objects
-        stored = (obj for _, obj in stored_objects(given, namespace))  # type: ignore[arg-type]
+        stored = (obj for _, obj in stored_objects(given, namespace))
         return cls(stored, namespace=namespace, feature_gates=feature_gates)
 
     @classmethod
+    @checks_types
     def fetch(
         cls,
         kubeconfig: str | Path | None = None,
@@ -119,6 +123,7 @@ class Snapshot:
         return cls.of_fetched(finished(ask), namespace, feature_gates)
 
     @classmethod
+    @checks_types
     def kept_in(cls, data_dir: str | Path, *, namespace: str | None = None, feature_gates: Gates = "") -> Snapshot:
         """A snapshot of what a `haru up` has in its data directory, whether it runs or not. Raises InputError."""
         from haru.api.cluster_reader import fetch_kept, finished
@@ -158,6 +163,7 @@ class Snapshot:
 
     # -- what it can be asked ------------------------------------------------------------------------------------------
 
+    @checks_types
     def explain(
         self,
         what: str | Obj,
@@ -192,6 +198,7 @@ class Snapshot:
         asked = format_time(now or datetime.now(UTC))
         return explain(snapshot, kind, obj, now=asked, remedies=remedies, unread=self.refused, gates=self.gates)
 
+    @checks_types
     def explain_pending(
         self,
         about: str = "",
@@ -247,6 +254,7 @@ class Snapshot:
         troubles = pods_in_trouble(snapshot, choice)
         return PendingList(rows, f"{where} with {selector}" if selector else where, asked, troubles)
 
+    @checks_types
     def schedule(self, scheduler_name: str = DEFAULT_SCHEDULER) -> SchedulingRound:
         """Decide everything that waits for one scheduler, once, in the order of the queue. Raises InputError."""
         from haru.api.decision_options import options_of
@@ -259,6 +267,7 @@ class Snapshot:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise _undecidable(error) from error
 
+    @checks_types
     def allocate(
         self,
         claims: Obj | Sequence[Obj] = (),
@@ -282,6 +291,7 @@ class Snapshot:
         query = AllocationQuery(asked, node, timeout, device_scoring)
         return allocation_of(self._cluster.snapshot(), query, features)
 
+    @checks_types
     def what_if(
         self,
         *changes: AskedChange,
@@ -306,6 +316,7 @@ class Snapshot:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise _undecidable(error) from error
 
+    @checks_types
     def changed(self, *changes: AskedChange, now: datetime | None = None) -> Snapshot:
         """The snapshot as it is once changes are made, before anything follows from them.
 
@@ -342,6 +353,7 @@ class Snapshot:
             return self.gates
         return {**self.gates, **dict.fromkeys(("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"), True)}
 
+    @checks_types
     def usage(self, *, owner_namespace: str = "", owner: str = "") -> Usage:
         """Report who holds which cards now, which idle, and which are free while work waits.
 
@@ -381,6 +393,7 @@ class Snapshot:
         """The objects as a `v1` List, which `read`, `of` and every `-f` of Haru take."""
         return {"apiVersion": "v1", "kind": "List", "items": list(self.objects)}
 
+    @checks_types
     def write(self, path: str | Path) -> None:
         """Write the List into a file that only its owner may read. Raises OSError."""
         from haru.files import write_whole
