@@ -180,6 +180,37 @@ def test_device_plugin_profile_has_extended_resource_and_no_slices() -> None:
     assert load_profile("t4-plugin").extended == {"nvidia.com/gpu": "4"}
 
 
+def test_device_plugin_profile_has_the_labels_of_gpu_feature_discovery() -> None:
+    labels = node_object(load_profile("dgx-h100-plugin"), "n", internal_ip="10.0.0.1", now="")["metadata"]["labels"]
+    assert {name: value for name, value in labels.items() if name.startswith("nvidia.com/")} == {
+        "nvidia.com/gpu.compute.major": "9",
+        "nvidia.com/gpu.compute.minor": "0",
+        "nvidia.com/gpu.count": "8",
+        "nvidia.com/gpu.family": "hopper",
+        "nvidia.com/gpu.memory": "81559",
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+        "nvidia.com/mig.capable": "true",
+    }
+    found = load_profile("l40s-plugin").labels
+    assert (found["nvidia.com/gpu.family"], found["nvidia.com/mig.capable"]) == ("ada-lovelace", "false")
+    assert not any(name.startswith("nvidia.com/") for name in load_profile("dgx-h100").labels)
+
+
+def test_labels_of_gpu_feature_discovery_are_valid_whatever_a_file_calls_its_card(tmp_path: Path) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text(
+        "node: {cpu: 8, memory: 32Gi, labels: {nvidia.com/gpu.family: own}}\nlayout: plugin\n"
+        f"cards: {{model: {{productName: '(R) GeForce 5090 {'x' * 70}', architecture: Ünbekannt, computeCapability: 12,\n"
+        "  memoryMiB: 24564}}\n"
+    )
+    profile = load_profile(str(file))
+    assert findings(node_object(profile, "n", internal_ip="10.0.0.1", now="2026-01-01T00:00:00Z")) == []
+    assert profile.labels["nvidia.com/gpu.product"].startswith("R-GeForce-5090-xxx")
+    assert profile.labels["nvidia.com/gpu.compute.minor"] == "0"
+    assert profile.labels["nvidia.com/gpu.family"] == "own"
+
+
 def test_profile_from_file_may_have_extended_resources(tmp_path: Path) -> None:
     file = tmp_path / "nics.yaml"
     file.write_text(

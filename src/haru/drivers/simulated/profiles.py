@@ -2,7 +2,7 @@
 
 `NAME` publishes whole cards; `NAME-mig` adds every partition with counters (dynamic MIG); `NAME-mig-balanced` has the
 cards divided beforehand (static MIG, all-balanced); `NAME-shared` lets several claims share a card's memory;
-`NAME-plugin` publishes no devices but has the cards as an extended resource, as with NVIDIA's device plugin;
+`NAME-plugin` publishes no devices but has the cards as an extended resource, and labels, as with NVIDIA's device plugin;
 `FILE.yaml` is a profile of one's own in the form of profiles.yaml (or a `NodeProfile` whose spec has that form).
 The built-in profiles are read on first use.
 """
@@ -144,8 +144,31 @@ def _with_layout(profile: Profile, name: str, layout: Layout) -> Profile:
         raise ProfileError(f'profile "{name}": {profile.cards[0].model.product} cannot be divided (MIG)')
     if layout == "plugin":
         extended = {**profile.extended, PLUGIN_RESOURCE: str(len(profile.cards))}
-        return replace(profile, name=name, layout=layout, cards=(), driver="", extended=extended)
+        labels = {**_discovered(profile.cards), **profile.labels}
+        return replace(profile, name=name, layout=layout, cards=(), driver="", extended=extended, labels=labels)
     return replace(profile, name=name, layout=layout)
+
+
+def _discovered(cards: Sequence[Card]) -> dict[str, str]:
+    """What GPU feature discovery and NVIDIA's operator label a node with: tools know its cards by nothing else."""
+    model = cards[0].model
+    major, _, rest = model.compute_capability.partition(".")
+    found = {
+        "compute.major": major,
+        "compute.minor": rest.partition(".")[0] or "0",
+        "count": str(len(cards)),
+        "family": model.architecture.lower(),
+        "memory": str(model.memory_mib),
+        "present": "true",
+        "product": model.product,
+    }
+    labels = {f"nvidia.com/gpu.{name}": _label_value(text) for name, text in found.items()}
+    return {**labels, "nvidia.com/mig.capable": str(model.geometry is not None).lower()}
+
+
+def _label_value(text: str) -> str:
+    """The text without what a label cannot have, its words joined by hyphens."""
+    return "-".join(re.sub("[^A-Za-z0-9-_. ]", "", text).split())[:63].strip("-_.")
 
 
 def _from_file(path: Path) -> Profile:
