@@ -201,8 +201,8 @@ def test_labels_of_gpu_feature_discovery_are_valid_whatever_a_file_calls_its_car
     file = tmp_path / "lab.yaml"
     file.write_text(
         "node: {cpu: 8, memory: 32Gi, labels: {nvidia.com/gpu.family: own}}\nlayout: plugin\n"
-        f"cards: {{model: {{productName: '(R) GeForce 5090 {'x' * 70}', architecture: Ünbekannt, computeCapability: 12,\n"
-        "  memoryMiB: 24564}}\n"
+        f"cards: {{model: {{productName: '(R) GeForce 5090 {'x' * 70}', architecture: Ünbekannt,\n"
+        "  computeCapability: 12, memoryMiB: 24564}}\n"
     )
     profile = load_profile(str(file))
     assert findings(node_object(profile, "n", internal_ip="10.0.0.1", now="2026-01-01T00:00:00Z")) == []

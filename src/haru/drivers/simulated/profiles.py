@@ -2,7 +2,7 @@
 
 `NAME` publishes whole cards; `NAME-mig` adds every partition with counters (dynamic MIG); `NAME-mig-balanced` has the
 cards divided beforehand (static MIG, all-balanced); `NAME-shared` lets several claims share a card's memory;
-`NAME-plugin` publishes no devices but has the cards as an extended resource, and labels, as with NVIDIA's device plugin;
+`NAME-plugin` publishes no devices but has the cards as an extended resource and labels, as with NVIDIA's device plugin;
 `FILE.yaml` is a profile of one's own in the form of profiles.yaml (or a `NodeProfile` whose spec has that form).
 The built-in profiles are read on first use.
 """
