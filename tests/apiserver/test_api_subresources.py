@@ -305,6 +305,31 @@ async def test_scale_is_applied_by_field_manager(api: Caller) -> None:
         assert (found.status, found.json["spec"], found.json["metadata"]["name"]) == (200, {"replicas": 6}, "d")
 
 
+async def test_apply_of_scale_goes_by_the_owners_of_the_count_alone(api: Caller) -> None:
+    workload: Any = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"]}
+    workload["spec"] = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    path = f"{DEPLOYMENTS}/d/scale"
+
+    async def scaled(manager: str, replicas: int | None, force: bool = False) -> tuple[int, str, int, list[str]]:
+        body = {**SCALE, "spec": {} if replicas is None else {"replicas": replicas}}
+        answer = await api("PATCH", f"{path}?fieldManager={manager}&force={str(force).lower()}", body, type=APPLY)
+        live = await api.get(f"{DEPLOYMENTS}/d")
+        owners = [e["manager"] for e in live["metadata"]["managedFields"] if "f:replicas" in e["fieldsV1"]["f:spec"]]
+        return answer.status, answer.json.get("message", ""), live["spec"]["replicas"], owners
+
+    assert (await api("PATCH", f"{DEPLOYMENTS}/d?fieldManager=n", workload, type=APPLY)).status == 201
+    whose = 'conflict with "before-first-apply" with subresource "scale" using autoscaling/v1: .spec.replicas'
+    assert await scaled("m", 2) == (409, f"Apply failed with 1 conflict: {whose}", 1, [])
+    assert await scaled("m", 1) == (200, "", 1, ["m", "before-first-apply"])
+    assert await scaled("m", 2, force=True) == (200, "", 2, ["m"])
+    assert await scaled("k", 2) == (200, "", 2, ["k", "m"])
+    assert await scaled("m", None) == (200, "", 2, ["k", "m"])
+    assert await scaled("j", 0, force=True) == (200, "", 0, ["j"])
+    held = 'conflict with "j" with subresource "scale": .spec.replicas'
+    assert await scaled("k", 0) == (409, f"Apply failed with 1 conflict: {held}", 0, ["j"])
+
+
 async def test_requested_tokens_authenticate_until_expiry(api: Caller) -> None:
     account = await api.create(ACCOUNTS, {"metadata": {"name": "robot"}})
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}

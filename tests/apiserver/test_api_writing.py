@@ -385,3 +385,20 @@ async def test_stored_bytes_have_canonical_order(api: Caller) -> None:
 async def test_namespace_with_a_made_up_name_has_the_label_of_its_name(api: Caller) -> None:
     made = await api.create("/api/v1/namespaces", {"metadata": {"generateName": "g-"}})
     assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": made["metadata"]["name"]}
+
+
+async def test_empty_list_that_is_always_written_is_its_writers(api: Caller) -> None:
+    roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+
+    def owners(obj: dict[str, Any]) -> list[str]:
+        return [one["manager"] for one in obj["metadata"].get("managedFields", []) if "f:rules" in one["fieldsV1"]]
+
+    assert owners(await api.create(f"{roles}?fieldManager=m", {"metadata": {"name": "r"}, "rules": []})) == ["m"]
+    assert owners(await api.create(f"{roles}?fieldManager=m", {"metadata": {"name": "none"}, "rules": None})) == []
+    for manager, sent in (("k", rules), ("j", []), ("j", []), ("h", [])):
+        put = await api("PUT", f"{roles}/r?fieldManager={manager}", {"metadata": {"name": "r"}, "rules": sent})
+        assert (owners(put.json), put.json["rules"]) == ([manager], sent or None)
+    nodes = "/apis/storage.k8s.io/v1/csinodes"
+    csi_node = await api.create(nodes, {"metadata": {"name": "n"}, "spec": {"drivers": []}})
+    assert csi_node["metadata"]["managedFields"][0]["fieldsV1"] == {"f:spec": {"f:drivers": {}}}

@@ -117,7 +117,6 @@ LASTING = {
     "an item without its key",
     "the owner of a count that was written by a Scale",
     "the status in a write to a PodGroup",
-    "an empty list that is always written",
     "an empty list in place of none",
     "the time of deletion in an update",
     "fields that a subresource of a pod does not set",
@@ -256,8 +255,6 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
         return "the time of deletion in an update"
     if owners and "f:autoscaling.alpha.kubernetes.io/" in line:
         return "an annotation that stands for fields"
-    if owners and line.endswith("| -") and "{}" in line and "[]" in body:
-        return "an empty list that is always written"
     if _is_next_version(line) and _puts_nothing(request, answers[0].value):
         return "an empty list in place of none"
     is_late = "modified" in line if line.startswith("code: 409") else ".metadata.resourceVersion: " in line

@@ -197,9 +197,9 @@ def test_annotation_of_what_was_applied_is_escaped_bounded_and_never_new() -> No
 
 
 def test_apply_conflict_names_subresource_and_list_item() -> None:
-    live = {**deployment(template=template({"name": "c", "image": "i"})), "status": {}}
+    live = {**deployment(replicas=1, template=template({"name": "c", "image": "i"})), "status": {}}
     live = update(None, live, "m")
-    live = update(live, deployment(replicas=3, **live["spec"]), "hpa", subresource="scale")
+    live = update(live, deployment(**{**live["spec"], "replicas": 3}), "hpa", subresource="scale")
     with pytest.raises(StatusError) as error:
         apply(live, deployment(replicas=2))
     assert error.value.message == (
@@ -216,6 +216,12 @@ def test_second_update_without_a_time_leaves_an_entry_without_one() -> None:
         scaled = {**live, "spec": {**live["spec"], "replicas": replicas}}
         live = update(live, scaled, "hpa", subresource="scale", now="")
     assert [e for e in live["metadata"]["managedFields"] if "time" in e and not e["time"]] == []
+
+
+def test_scale_that_is_written_where_nobody_owns_the_count_leaves_it_to_nobody() -> None:
+    live = update(None, deployment(paused=True), "m")
+    scaled = update(live, deployment(paused=True, replicas=3), "hpa", subresource="scale")
+    assert scaled["metadata"]["managedFields"] == live["metadata"]["managedFields"]
 
 
 def test_equal_applied_values_are_owned_by_both_managers() -> None:

@@ -45,7 +45,7 @@ from haru.kube.errors import (
     conflict_error,
     method_not_allowed_error,
 )
-from haru.kube.json_form import json_form, judged_form
+from haru.kube.json_form import json_form, judged_form, owned_form
 from haru.kube.kind_strategies import labelled_job, with_member
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
@@ -117,7 +117,7 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
     obj = judged_form(apply_defaults(obj, kind, call.objects.gates, call.now), kind)
     # What admission and the kind's strategy add is nobody's: a later apply must not take it away with the creator's.
     written = json_form(obj, kind)
-    obj = own(obj if applied else _owned(call, None, obj, written))
+    obj = own(obj if applied else _owned(call, None, obj, written if written is obj else owned_form(obj, kind)))
     named = str(metadata.get("name") or "")
     obj = await _changed_new(call, obj)
     metadata = obj["metadata"]
@@ -292,7 +292,7 @@ def managed_write(call: Call) -> ManagedWrite:
 
 def _tracked(call: Call, live: Obj, new: Obj) -> Obj:
     """With the owners of fields written down, of those that are written."""
-    return _owned(call, live, new, json_form(new, call.resource.kind, live))
+    return _owned(call, live, new, owned_form(new, call.resource.kind, live))
 
 
 def _owned(call: Call, live: Obj | None, new: Obj, written: Obj) -> Obj:

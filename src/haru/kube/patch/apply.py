@@ -18,14 +18,13 @@ from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.kinds import by_kind
 from haru.kube.meta import Obj
 from haru.kube.patch import last_applied, managers
-from haru.kube.patch.fieldset import FieldSet, less, parsed, path_text
+from haru.kube.patch.fieldset import FieldSet, less, parsed, path_text, shares
 from haru.kube.patch.managers import Holding, Holdings, Owner
 from haru.kube.patch.shapes import Shape, shape_of
 from haru.kube.patch.typed import compare, field_set, merge, new_fields, prune
 from haru.kube.schema import MessageType
 
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
-_SCALE_VERSION: Final = "autoscaling/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ def server_side_apply(live: Obj | None, applied: Obj, write: ManagedWrite, *, fo
         conflicts = [(each, left) for each, fields in conflicts if (left := fields - own)]
     if conflicts:
         if write.subresource == "scale":  # they are told in the version of what is applied
-            conflicts = [(each._replace(api_version=_SCALE_VERSION), fields) for each, fields in conflicts]
+            conflicts = [(each._replace(api_version=write.api_version), fields) for each, fields in conflicts]
         raise _conflict_error(conflicts)
     _take(holdings, owner.identity, changed, difference.removed)
     # An apply that changes nothing but owners is none at any time; fields that it cannot set change something here.
@@ -165,7 +164,8 @@ def track_update(old: Obj | None, new: Obj, write: ManagedWrite) -> Obj:
     removed = difference.removed.without_subtrees(ignored) - managers.SERVER_OWNED
     if write.subresource == "scale" and (new.get("spec") or {}).get("replicas") == 0:
         changed, removed = FieldSet(), removed | changed  # a Scale of none has no count that anybody could hold
-    if not changed and not removed:
+    is_unowned = write.subresource == "scale" and not any(shares(one["fieldsV1"], changed | removed) for one in entries)
+    if is_unowned or not (changed or removed):  # who writes a Scale owns the count only where somebody did before
         return _with_managed_fields(new, given or [])
     return _with_managed_fields(new, managers.updated(entries, owner, write.now, changed, removed))
 
@@ -227,10 +227,15 @@ def _union(holdings: Holdings) -> FieldSet:
 
 def _conflicts(holdings: Holdings, owner: Owner, changed: FieldSet) -> list[tuple[Owner, FieldSet]]:
     found = []
-    for identity in sorted(holdings):
+    for identity in sorted(holdings, key=_told_order):
         if identity != owner.identity and (both := holdings[identity].fields & changed):
             found.append((holdings[identity].owner, both))
     return found
+
+
+def _told_order(owner: Owner) -> tuple[str, str, str, bool, str]:
+    """The order of owners in messages: those of a subresource first."""
+    return owner.manager, owner.operation, owner.api_version, not owner.subresource, owner.subresource
 
 
 def _take(holdings: Holdings, taker: Owner, changed: FieldSet, removed: FieldSet) -> None:

@@ -212,7 +212,7 @@ def new_fields(value: Any, shape: Shape) -> dict[str, Any]:
             found["f:" + key] = {}
             continue
         inner = shape.field(key)
-        if not shape.never_absent(key) or not _is_merged(inner, item):
+        if not shape.never_absent(key) or not _is_merged(inner, item) or item == []:
             found["f:" + key] = _set_by(item, inner)
         elif below := _set_by(item, inner) if shape.is_null(key) else new_fields(item, inner):
             found["f:" + key] = {element: set_by for element, set_by in below.items() if element != "."}

@@ -11,16 +11,18 @@ from haru.apiserver.apiextensions.reader import converted, read_record
 from haru.apiserver.encoding.rendering import include_object, partial, render_plain, representation_of
 from haru.apiserver.registry.object_metadata import check_identity, keep_server_metadata
 from haru.apiserver.registry.patch import APPLY_PATCH, check_patch, configuration, decoded, patcher
-from haru.apiserver.registry.write import Outcome, change, managed_write, prepare_change
+from haru.apiserver.registry.write import Outcome, change, prepare_change
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response
 from haru.kube import printers
 from haru.kube.custom.shaping import pruned
 from haru.kube.errors import bad_request_error, internal_error, invalid, invalid_error
+from haru.kube.kind_strategies import with_member
 from haru.kube.kinds import Kind, by_kind
 from haru.kube.meta import Obj, value_at
-from haru.kube.patch.apply import server_side_apply
+from haru.kube.patch.apply import ManagedWrite, server_side_apply
+from haru.kube.patch.scale_owners import SCALE_VERSION, in_scale, in_workload
 from haru.kube.schema import type_of
 from haru.kube.selectors import label_selector_text
 
@@ -66,6 +68,11 @@ def _paths(kind: Kind) -> Obj:
     return kind.custom.scale or _PATHS if kind.custom is not None else _PATHS
 
 
+def _names(kind: Kind) -> list[str]:
+    """The path of the wanted count."""
+    return str(_paths(kind)["specReplicasPath"]).split(".")[1:]
+
+
 def _at(obj: Obj, path: str) -> Any:
     return value_at(obj, *path.split(".")[1:])
 
@@ -77,7 +84,6 @@ def _has_count(obj: Obj, kind: Kind) -> bool:
 
 def _with_replicas(obj: Obj, kind: Kind, replicas: int) -> Obj:
     """The object with another count at its place."""
-    names = _paths(kind)["specReplicasPath"].split(".")[1:]
 
     def placed(value: Any, rest: list[str]) -> Any:
         if not rest:
@@ -85,7 +91,7 @@ def _with_replicas(obj: Obj, kind: Kind, replicas: int) -> Obj:
         inner = value if isinstance(value, dict) else {}
         return {**inner, rest[0]: placed(inner.get(rest[0]), rest[1:])}
 
-    made: Obj = placed(obj, names)
+    made: Obj = placed(obj, _names(kind))
     return made
 
 
@@ -151,25 +157,20 @@ def _replicas(call: Call, scale: Obj) -> int:
 
 
 async def _apply(call: Call, applied: Obj) -> Response:
-    """Apply of a Scale: the same of the workload, with nothing in the configuration but the count."""
+    """Apply of a Scale: only the owners of the count, and what the Scale shows of it, have a say."""
+    assert _KIND is not None
     kind = call.resource.kind
-    metadata = applied.get("metadata") or {}  # it need not say whose Scale it is
-    given = {name: value for name, value in metadata.items() if name in _METADATA[:4]}
-    workload: Obj = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": given}
-    if "replicas" in (applied.get("spec") or {}):
-        workload = _with_replicas(workload, kind, int(applied["spec"]["replicas"] or 0))
+    path = _names(kind)
+    write = ManagedWrite(call.manager, SCALE_VERSION, type_of(_KIND), "scale", "")
 
     async def make(live: Obj) -> Obj:
-        merged = server_side_apply(live, workload, managed_write(call), force=call.request.flag("force"))
-        if _at(merged, _paths(kind)["specReplicasPath"]) is None:
-            merged = _with_replicas(merged, kind, 0 if kind.custom is None else _UNSET)
-        _replicas(call, scale_of(merged, kind))  # whose count it is is told before whether it is one
-        if call.chain is not None:
-            before = scale_of(live, kind)
-            scale = await call.chain.change_scale(call, scale_of(merged, kind), before)
-            merged = _with_replicas(merged, kind, _replicas(call, scale))
-            await call.chain.judge_scale(call, scale_of(merged, kind), before)
-        return merged
+        before, owners = _to_write(live, kind), live["metadata"].get("managedFields")
+        given = {**before, "metadata": with_member(before["metadata"], "managedFields", in_scale(owners, path))}
+        scale = server_side_apply(given, applied, write, force=call.request.flag("force"))
+        check_identity(call, scale)
+        written = await _written(call, scale, live)
+        owners = in_workload(owners, path, scale, write.owner("Apply"), kind.api_version)
+        return {**written, "metadata": with_member(written["metadata"], "managedFields", owners)}
 
     return await _answer(call, await change(replace(call, chain=None), make, applied=True))
 
@@ -178,24 +179,9 @@ async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
     kind = call.resource.kind
 
     async def make(live: Obj) -> Obj:
-        before = scale_of(live, kind)
-        if not _has_count(live, kind):
-            before["spec"]["replicas"] = _UNSET
-        scale = make_scale(before)
+        scale = make_scale(_to_write(live, kind))
         check_identity(call, scale)
-        if call.chain is not None:
-            scale = await call.chain.change_scale(call, scale, before)
-        replicas = _replicas(call, scale)
-        if call.chain is not None:
-            await call.chain.judge_scale(call, scale_of(_with_replicas(live, kind, replicas), kind), before)
-        given = scale.get("metadata") or {}
-        metadata = dict(live["metadata"])
-        metadata["resourceVersion"] = given.get("resourceVersion") or ""
-        if given.get("uid"):
-            metadata["uid"] = given["uid"]
-        written = _with_replicas({**live, "metadata": metadata}, kind, replicas)
-        # A definition may say that the count lies where its schema knows nothing: nothing is kept there.
-        return pruned(written, kind.custom.schema)[0] if kind.custom is not None else written
+        return await _written(call, scale, live)
 
     async def prepare(inner: Call, wanted: Obj, live: Obj) -> Obj:
         restored = {**wanted, "metadata": keep_server_metadata(inner, wanted, live)}
@@ -203,6 +189,32 @@ async def _write(call: Call, make_scale: Callable[[Obj], Obj]) -> Response:
 
     outcome = await change(replace(call, chain=None), make, prepare=prepare, retry=call.verb == "patch")
     return await _answer(call, outcome)
+
+
+def _to_write(live: Obj, kind: Kind) -> Obj:
+    """The Scale that a write changes."""
+    before = scale_of(live, kind)
+    if not _has_count(live, kind):
+        before["spec"]["replicas"] = _UNSET
+    return before
+
+
+async def _written(call: Call, scale: Obj, live: Obj) -> Obj:
+    """The workload with what is written in its Scale, after those who change and judge Scales."""
+    kind, before = call.resource.kind, _to_write(live, call.resource.kind)
+    if call.chain is not None:
+        scale = await call.chain.change_scale(call, scale, before)
+    replicas = _replicas(call, scale)
+    if call.chain is not None:
+        await call.chain.judge_scale(call, scale_of(_with_replicas(live, kind, replicas), kind), before)
+    given = scale.get("metadata") or {}
+    metadata = dict(live["metadata"])
+    metadata["resourceVersion"] = given.get("resourceVersion") or ""
+    if given.get("uid"):
+        metadata["uid"] = given["uid"]
+    written = _with_replicas({**live, "metadata": metadata}, kind, replicas)
+    # A definition may say that the count lies where its schema knows nothing: nothing is kept there.
+    return pruned(written, kind.custom.schema)[0] if kind.custom is not None else written
 
 
 async def _answer(call: Call, outcome: Outcome) -> Response:
