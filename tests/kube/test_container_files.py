@@ -16,8 +16,9 @@ from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.pod_environment.volume_files import asks_for_tokens
 from haru.kube.simulated_containers.commands import run_in_container
 from haru.kube.simulated_containers.container_scripts import RUNS_ON, Script, script_of, termination_message
-from haru.kube.simulated_containers.executed import Executed, executed_in, with_executed
-from haru.kube.simulated_containers.files import PodSources, volume_problem
+from haru.kube.simulated_containers.executed import Executed, executed_in, names_files, with_executed
+from haru.kube.simulated_containers.files import PodSources, VolumeContents, volume_problem
+from haru.kube.simulated_containers.found_files import FOUND, found_annotation, found_in
 from haru.kube.simulated_containers.shell_output import Change
 from haru.kube.simulated_containers.test_images import probe_failure
 from haru.kube.simulated_containers.text import as_printed
@@ -595,6 +596,32 @@ def test_command_replaces_an_earlier_one_of_whose_files_nothing_is_left() -> Non
     assert not ran(Change(0.0, "/tmp/x", "c", appends=True)).replaces(ran(one))
     assert not ran(Change(9.0, "/tmp/x", "c")).replaces(ran(one))
     assert not ran(again, restarts=1).replaces(ran(one))
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "named"),
+    [
+        ("/tmp/go", {"command": ["sh", "-c", "until [ -f /tmp/go ]; do sleep 1; done"]}, True),
+        ("/tmp/go", {"args": ["sleep 9"], "env": [{"name": "F", "value": "/tmp/go"}]}, True),
+        ("/tmp/go", {"command": ["go"]}, False),
+        ("empty:go", {"command": ["sh", "-c", "ls /v"], "volumeMounts": mounted("empty")}, True),
+        ("empty:go", {"command": ["sh", "-c", "ls /v"], "volumeMounts": mounted("config")}, False),
+    ],
+)
+def test_script_names_a_file_by_its_path_or_that_of_its_volume(path: str, more: Obj, named: bool) -> None:
+    assert names_files({"name": "c", **more}, [Change(0.0, path, "")]) == named
+
+
+def test_pod_tells_what_it_has_found_in_volumes() -> None:
+    found = {"v": VolumeContents({"a/b": "text", "c": ""}, is_whole=True), "w": VolumeContents({}, is_whole=True)}
+    of = pod()
+    of["metadata"]["annotations"] = {FOUND: found_annotation(found)}
+    assert found_in(of) == {"v": found["v"]}
+    for other in ("[1]", "{", '{"v": 1}', '{"v": [1, 2]}', ""):
+        of["metadata"]["annotations"] = {FOUND: other}
+        assert found_in(of) == {} == found_in(pod())
+    too_much = {"v": VolumeContents({"a": "x" * 200_000}, is_whole=True)}
+    assert found_annotation(too_much) == "" == found_annotation({"w": found["w"]})
 
 
 def test_pod_tells_what_commands_have_changed() -> None:

@@ -24,7 +24,7 @@ from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.simulated_containers.container_shell import files_after
 from haru.kube.simulated_containers.executed import outlives_pod
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources, VolumeContents
-from haru.kube.simulated_containers.found_files import FOUND, found_in, told
+from haru.kube.simulated_containers.found_files import FOUND, found_annotation, found_in
 from haru.kube.simulated_containers.text import as_printed
 from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes.nodes import SimulatedNode
@@ -59,7 +59,7 @@ class SharedVolumes:
             places = {one["name"]: place for one in shared if (place := await self._place(pod, one, node))}
             found = {name: self._left[place] for name, place in places.items() if place in self._left}
             self._places[uid], self._found[uid] = places, {**found, **found_in(pod)}
-            if (text := told(found)) and FOUND not in annotations_of(pod):
+            if (text := found_annotation(found)) and FOUND not in annotations_of(pod):
                 await self._annotate(pod, node, text)
         return self._found[uid]
 

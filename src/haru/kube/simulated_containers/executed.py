@@ -53,10 +53,11 @@ def concerns_node(pod: Obj, changes: Sequence[Change]) -> bool:
 
 def names_files(container: Mapping[str, Any], changes: Sequence[Change]) -> bool:
     """Whether the script of a container names files that have changed, or the volumes that they are in."""
-    words = " ".join((*(container.get("command") or ()), *(container.get("args") or ())))
-    volumes = {change.path.partition(":")[0] for change in changes if not change.path.startswith("/")}
-    mounts = [one["mountPath"] for one in container.get("volumeMounts") or () if one["name"] in volumes]
-    return any(name in words for name in (*mounts, *(change.path.rpartition("/")[2] for change in changes)) if name)
+    values = (one.get("value") or "" for one in container.get("env") or ())
+    words = " ".join((*(container.get("command") or ()), *(container.get("args") or ()), *values))
+    names = {change.path.partition(":")[0] for change in changes}
+    mounts = [one["mountPath"] for one in container.get("volumeMounts") or () if one["name"] in names]
+    return any(name in words for name in (*mounts, *(name for name in names if name.startswith("/"))))
 
 
 def outlives_pod(volume: Mapping[str, Any]) -> bool:

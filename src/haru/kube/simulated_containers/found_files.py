@@ -28,7 +28,7 @@ def found_in(pod: Obj) -> dict[str, VolumeContents]:
         return {}
 
 
-def told(found: Mapping[str, VolumeContents]) -> str:
+def found_annotation(found: Mapping[str, VolumeContents]) -> str:
     """The annotation; empty where there is nothing to tell, or too much."""
     files = {volume: (one.texts, one.is_whole) for volume, one in found.items() if one.texts}
     text = json.dumps(files, ensure_ascii=False) if files else ""
