@@ -192,6 +192,8 @@ _KINDS = {
             "storageclasses",
             "csidrivers",
             "csistoragecapacities",
+            "csinodes",
+            "volumeattachments",
             "resourceclaimtemplates",
             "workloads",
             "devicetaintrules",

@@ -463,3 +463,27 @@ def test_volume_in_a_manifest_is_available_and_a_claim_that_names_one_is_bound()
     one = pod("p", volumes=uses("c", "d"))
     decision = decide_all([*NODES, storage_class(), free, claim, named, other, one])
     assert [(binding.claim_name, binding.volume) for binding in decision.placed[0].volumes] == [("c", "v")]
+
+
+@pytest.mark.parametrize(("there", "wanted", "fits"), [((), "v1", True), (("v1",), "v1", True), (("v1",), "v2", False)])
+def test_attached_volume_counts_once_against_the_limit_of_its_node(
+    there: Sequence[str], wanted: str, fits: bool
+) -> None:
+    volumes = [volume(name, hostPath=None, csi={"driver": PROVISIONER, "volumeHandle": name}) for name in ("v1", "v2")]
+    driver = {"name": PROVISIONER, "nodeID": "a", "allocatable": {"count": 1}}
+    limit: Obj = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "a"}}
+    attached = [
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "VolumeAttachment",
+            "metadata": {"name": f"{name}-on-a"},
+            "spec": {"attacher": PROVISIONER, "nodeName": "a", "source": {"persistentVolumeName": name}},
+        }
+        for name in there
+    ]
+    asked = pod("p", volumes=uses("c"))
+    objects = [node("a"), storage_class(), *volumes, volume_claim("c", bound=wanted), *attached, asked]
+    snapshot = SchedulerCache.of([*objects, {**limit, "spec": {"drivers": [driver]}}]).snapshot()
+    found = decide(snapshot, [asked], group=None, options=options())
+    assert (found.status == "scheduled") == fits
+    assert fits or "1 node(s) exceed max volume count" in found.message

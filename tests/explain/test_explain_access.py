@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from engine_objects import Obj, device_class, node, pod, resource_slice
 from explain_schema import check_explanation, check_story
+from volume_objects import FAST, PROVISIONER, storage_class, uses, volume, volume_claim
 
 from haru.api.cluster_reader import fetch
 from haru.api.snapshot import Snapshot
@@ -51,8 +52,8 @@ def objects() -> list[Obj]:
     return [*spaces, *accounts, device_class(), node("a"), resource_slice("a", 2), mine, theirs]
 
 
-async def seen_by(*roles: tuple[Sequence[str], str]) -> Snapshot:
-    """What the viewer gets to see with these roles, in the namespace `default`."""
+async def seen_by(*roles: tuple[Sequence[str], str], more: Sequence[Obj] = ()) -> Snapshot:
+    """What the viewer gets to see with these roles, in the namespace `default`; with `more` objects in the cluster."""
     users = {"admin": UserInfo("admin", ("system:masters",)), "viewer": UserInfo("viewer", ())}
     config = ServerConfig(
         store=SqliteStore(":memory:"),
@@ -64,10 +65,10 @@ async def seen_by(*roles: tuple[Sequence[str], str]) -> Snapshot:
     await server.start()
     try:
         admin = ApiClient.in_process(server, "admin")
-        for obj in [*objects(), *(o for role in roles for o in allow(*role))]:
+        for obj in [*objects(), *more, *(o for role in roles for o in allow(*role))]:
             kind = by_kind(obj["apiVersion"], obj["kind"])
             assert kind is not None
-            obj["metadata"].pop("uid", None)
+            obj["metadata"] = {k: v for k, v in obj["metadata"].items() if k not in ("uid", "resourceVersion")}
             made = await admin.create(kind, obj, obj["metadata"].get("namespace", ""))
             if obj.get("status"):
                 status = {**made, "status": {**(made.get("status") or {}), **obj["status"]}}
@@ -87,6 +88,27 @@ def test_full_read_access_gives_complete_explanation() -> None:
     assert isinstance(told, Explanation)
     assert (snapshot.refused, told.verdict, told.unread) == ((), "FitsLater", ())
     assert "notRead" not in told.as_dict()
+
+
+def test_limits_of_volumes_are_read() -> None:
+    """A node that can attach no more is no free place."""
+    here = {"persistentVolumeName": "v"}
+    attached: Obj = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "v-on-a"}}
+    attached["spec"] = {"attacher": PROVISIONER, "nodeName": "a", "source": here}
+    limits: Obj = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "a"}}
+    limits["spec"] = {"drivers": [{"name": PROVISIONER, "nodeID": "a", "allocatable": {"count": 1}}]}
+    source = {"hostPath": None, "csi": {"driver": PROVISIONER, "volumeHandle": "v"}}
+    wants = pod("wants", cpu="1", volumes=uses("more"))
+    storage = [
+        storage_class(FAST, PROVISIONER),
+        volume("v", class_name=FAST, **source),
+        volume_claim("more", class_name=FAST),
+    ]
+    snapshot = asyncio.run(seen_by((["*"], ""), more=[*storage, limits, attached, wants]))
+    told = snapshot.explain("pod/wants")
+    assert isinstance(told, Explanation)
+    assert (told.verdict, [reason.type for reason in told.reasons]) == ("FitsLater", ["TooManyVolumes"])
+    assert told.reasons[0].data == {"driver": PROVISIONER, "attached": 1, "wanted": 1, "limit": 1, "nodes": 1}
 
 
 def test_tenant_explanation_lists_kinds_not_read() -> None:

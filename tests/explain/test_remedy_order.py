@@ -289,3 +289,12 @@ def test_name_that_was_meant_is_offered_only_where_it_can_be_compared(expression
     selectors = [{"cel": {"expression": f'device.attributes["gpu.nvidia.com"].{expression}'}}]
     found = told(cluster(dgx_h100=1), template(selectors=selectors), pod("p", "gpu"))
     assert ("CorrectName" in kinds(found)) == offered
+
+
+def test_selector_that_a_runtime_class_may_have_set_is_not_said_to_be_gone_for_good() -> None:
+    """Admission writes the RuntimeClass's own into each new pod, and refuses a pod with another value."""
+    there = {"topology.kubernetes.io/zone": "eu-west-1c"}
+    found = told(hoppers(), template(), pod("p", "gpu", nodeSelector=there, runtimeClassName="nvidia"))
+    (relaxed,) = (remedy for remedy in found.remedies if remedy.kind == "RelaxNodeSelector")
+    assert not relaxed.confirmed
+    assert relaxed.costs.endswith("what RuntimeClass nvidia selects comes back when the pod is made")

@@ -6,8 +6,9 @@ import pytest
 from test_explain_scenarios import CLASS, Obj, gpus, made_by, of_deployment, on, taken, wants
 
 from haru.engine import SchedulerCache
+from haru.engine.state import WATCHED_KINDS
 from haru.explain import explain
-from haru.scheduler.events.informers import TRANSFORMS
+from haru.scheduler.events.informers import OPTIONAL, REQUIRED, TRANSFORMS
 
 JOB_SET = "JobSet/train"
 CASES: dict[str, list[Obj]] = {
@@ -32,3 +33,14 @@ def test_what_the_scheduler_keeps_gives_the_same_remedies(name: str) -> None:
     waiting = next(obj for obj in objects if obj["kind"] == "Pod" and obj["metadata"]["name"] == "p")
     whole, told = (explain(SchedulerCache.of(each).snapshot(), "pod", waiting) for each in (objects, kept))
     assert whole.remedies and told == whole
+
+
+def test_all_by_which_the_scheduler_closes_nodes_is_read_to_explain_it() -> None:
+    """But for what pods are spread by on their own, which closes no node."""
+    spread_by = {
+        ("v1", "Service"),
+        ("v1", "ReplicationController"),
+        ("apps/v1", "ReplicaSet"),
+        ("apps/v1", "StatefulSet"),
+    }
+    assert {*REQUIRED, *OPTIONAL} - spread_by <= {*WATCHED_KINDS}

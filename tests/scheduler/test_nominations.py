@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from engine_objects import resource_slice
 from preemption_objects import nominated
 from scheduler_bench import NS, PODS, Bench, play, state_of
 
@@ -57,6 +58,29 @@ def test_nomination_by_somebody_else_stays_where_preemption_says_nothing_of_it(p
         await asyncio.sleep(5)
         assert "Insufficient cpu" in (await bench.condition(PODS, "waits", "PodScheduled"))["message"]
         assert await nominated(bench, "waits") == kept
+
+    play(scenario)
+
+
+def test_nomination_by_somebody_else_goes_when_an_attempt_ends_with_an_error() -> None:
+    """As in 1.36: a pool that lacks a slice has not said what all devices are."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.node("n1")
+        await bench.create(PRIORITIES, {"metadata": {"name": "own"}, "value": 5, "preemptionPolicy": "Never"})
+        lacks_one = resource_slice("n1", 1)
+        lacks_one["spec"]["pool"]["resourceSliceCount"] = 2
+        await bench.create(known_kind("resource.k8s.io/v1", "ResourceSlice"), lacks_one)
+        request = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
+        wanted: Obj = {"metadata": {"name": "all"}, "spec": {"devices": {"requests": [request]}}}
+        await bench.create(known_kind("resource.k8s.io/v1", "ResourceClaim"), wanted)
+        held, claims = [{"name": "example.com/hold"}], [{"name": "r", "resourceClaimName": "all"}]
+        await bench.pod("waits", priorityClassName="own", schedulingGates=held, resourceClaims=claims)
+        await bench.api.patch(PODS, "waits", {"status": {"nominatedNodeName": "n1"}}, NS, "merge", "status")
+        await bench.api.patch(PODS, "waits", {"spec": {"schedulingGates": None}}, NS, "merge")
+        await asyncio.sleep(5)
+        assert (await bench.condition(PODS, "waits", "PodScheduled"))["reason"] == "SchedulerError"
+        assert await nominated(bench, "waits") == ""
 
     play(scenario)
 

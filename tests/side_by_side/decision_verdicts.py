@@ -29,7 +29,7 @@ KNOWN = {
     "any node": "an error on any of the nodes, which kube-scheduler filters side by side, ends the attempt",
     "several": "some of these at once",
     "shared": "kube-scheduler places members also where the devices of a claim that they share are not",
-    "sleeps": "no Node wakes pods that kube-scheduler refused for the volumes of another: a CSINode does",
+    "sleeps": "no Node wakes pods that kube-scheduler refused for the volumes of another: a CSINode or pod does",
     "together": "kube-scheduler gives several members that it places together one ReadWriteOncePod claim",
     "sole use": "in preemption for a group a ReadWriteOncePod claim counts as used though its user is thought away",
     "waits": "for a pod that somebody else nominated kube-scheduler evicts nobody while any other is evicted there",

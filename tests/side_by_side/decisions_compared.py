@@ -42,6 +42,8 @@ from haru.client.api import ApiClient
 from haru.engine import Decision
 
 STEPS = 5
+_OF_OTHERS = ("exceed max volume count", "ReadWriteOncePod access mode already in-use")
+"""What pods are told that wait for volumes of others."""
 _ADMISSION = "--disable-admission-plugins=ServiceAccount,DefaultTolerationSeconds,TaintNodesByCondition"
 
 
@@ -202,7 +204,7 @@ class Play:
             # Nobody looked again, or saw the same: there is nothing new that could be compared.
             found -= MESSAGES
             told = [condition(pods[name]).get("message", "") for name in names]
-            if one["kind"] == "Node" and all("exceed max volume count" in text for text in told):
+            if one["kind"] == "Node" and all(any(words in text for words in _OF_OTHERS) for text in told):
                 found = {"sleeps"} if found else found
         if any(all(each.bound.values()) for each in step.expected) and not helps(
             refused, self._asked, objects, old, new

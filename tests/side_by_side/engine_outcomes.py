@@ -101,7 +101,8 @@ def outcome_of(decision: Decision, kept: Mapping[str, str] = MappingProxyType({}
                 devices |= of_containers(name, member.extended.mappings)
             volumes |= {one.claim_name: one.volume or made_for(member.node or "") for one in member.volumes}
         else:
-            nominated = member.node or "" if member.status == "nominated" else kept.get(name, "")
+            failed = "error" in (member.status, decision.status)
+            nominated = member.node or "" if member.status == "nominated" else "" if failed else kept.get(name, "")
             pods[name] = Placement("", member.message or decision.message, nominated)
     victims = sorted(one.pod.name for one in decision.evictions)
     return Outcome(pods, victims, devices, decision.status == "nominated", volumes)

@@ -162,8 +162,9 @@ def without_search(situation: Situation) -> Situation | None:
 def refuses_domains(seen: Outcome, expected: Sequence[Outcome], situation: Situation, decide: Decide) -> bool:
     """Whether kube-scheduler evicted nobody for a group because it is bounded to a domain."""
     bounded = situation.group is not None and "schedulingConstraints" in situation.group["spec"]
-    told = all(one.message.endswith("placement-based pod group scheduling limitation") for one in seen.pods.values())
-    if not bounded or not told or not any(one.victims for one in expected):
+    texts = [one.message for one in seen.pods.values() if plain(one.message, grouped=True) != "about the group"]
+    told = all(text.endswith("placement-based pod group scheduling limitation") for text in texts)
+    if not (bounded and texts and told and any(one.victims for one in expected)):
         return False
     stays = nobody_goes(situation)
     return not seen.victims and (_refuses(seen, stays, decide) or tells_of_domains(seen, stays, decide))

@@ -205,7 +205,19 @@ class ClusterDraw:
             if not some:
                 del made["spec"]["devices"]
             slices.append(made)
+        if "errors" in self.dimensions and dice.one_in(6):
+            slices.append(self._of_another_generation(name, where))
         return slices
+
+    def _of_another_generation(self, pool: str, where: Obj) -> Obj:
+        """A slice that a driver has left, or the first one of those that replace the others."""
+        one = self.device(self.dice.pick("d0", "e0"), counted=False)
+        one |= self.place() if where.get("perDeviceNodeSelection") else {}
+        (made,) = slice_of(pool, [one], "p", of=self.dice.pick(1, 1, 2), **where)
+        assert isinstance(made, dict)
+        made["metadata"]["name"] = f"{pool}-o"
+        made["spec"]["pool"]["generation"] = self.dice.pick(0, 2)
+        return made
 
     def device(self, name: str, counted: bool) -> Obj:
         """A device that is whole, shared by capacity, or partitioned (`counted`), tainted or bound by conditions."""

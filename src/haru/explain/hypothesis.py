@@ -114,8 +114,8 @@ def _released(snapshot: Snapshot, paths: Iterable[str], allocated: AllocatedStat
 
 
 def emptied(snapshot: Snapshot, keep: Iterable[str]) -> Snapshot:
-    """As if nothing ran but what is kept: every other pod gone, every other claim free."""
-    kept = set(keep)
+    """As if nothing ran but what is kept: every other pod gone, every other claim free, volumes detached."""
+    kept, snapshot = set(keep), replace(snapshot, others={**snapshot.others, "VolumeAttachment": {}})
     smaller = _with_claims_left(snapshot, {path: pod for path, pod in snapshot.pods.items() if path not in kept})
     used = {path for path in _claims_of(snapshot, smaller.pods.values()) if not _idle(smaller, path)}
     idle = [

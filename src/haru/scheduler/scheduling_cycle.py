@@ -395,7 +395,8 @@ class SchedulingCycle:
 
     def _rejected(self, pod: Obj, reason: str, message: str) -> None:
         preempts = self.decider.options([pod]).profile.preemption
-        kept = keeps_nomination(self._state.cluster.snapshot(), PodInfo.of(pod), preempts=preempts)
+        snapshot, failed = self._state.cluster.snapshot(), reason == "SchedulerError"
+        kept = keeps_nomination(snapshot, PodInfo.of(pod), preempts=preempts, failed=failed)
         self.status.rejected(pod, reason, message, NominationChange(keep=kept))
 
     def _report_group(self, key: GroupKey, status: str, reason: str, message: str) -> None:

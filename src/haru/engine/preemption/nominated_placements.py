@@ -259,16 +259,17 @@ def is_half_placed(snapshot: Snapshot, pod: PodInfo) -> bool:
     return placed > 0 and not has_quorum(snapshot, pod.group, snapshot.pod_group(pod.group))
 
 
-def keeps_nomination(snapshot: Snapshot, pod: PodInfo, *, preempts: bool = True) -> bool:
+def keeps_nomination(snapshot: Snapshot, pod: PodInfo, *, preempts: bool = True, failed: bool = False) -> bool:
     """Tell whether a nomination of a pod that has no place stays: its node exists, and there is a reason.
 
     It is decided, or the pod is of a half-placed gang, or it never preempts, or its profile does not (`preempts`): then
-    nobody looked for another node, and the nomination is somebody else's (KEP-5278).
+    nobody looked for another node, and the nomination is somebody else's (KEP-5278). An attempt that `failed` by an
+    error leaves none of those.
     """
     node = snapshot.nodes.get(pod.nominated_node)
     if node is None or not node.present:
         return False
-    if pod.group is None and not (preempts and pod.spec.get("preemptionPolicy") != "Never"):
+    if pod.group is None and not failed and not (preempts and pod.spec.get("preemptionPolicy") != "Never"):
         return True
     return pod.key.path in snapshot.pod_index.nominations or is_half_placed(snapshot, pod)
 

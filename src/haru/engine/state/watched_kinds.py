@@ -13,6 +13,8 @@ WATCHED_KINDS = (
     ("storage.k8s.io/v1", "StorageClass"),
     ("storage.k8s.io/v1", "CSIDriver"),
     ("storage.k8s.io/v1", "CSIStorageCapacity"),
+    ("storage.k8s.io/v1", "CSINode"),
+    ("storage.k8s.io/v1", "VolumeAttachment"),
     ("resource.k8s.io/v1", "DeviceClass"),
     ("resource.k8s.io/v1", "ResourceSlice"),
     ("resource.k8s.io/v1", "ResourceClaim"),

@@ -25,7 +25,7 @@ def other_selector(openings: Openings) -> Iterator[Remedy]:
     if unknown and len(meant) == len(unknown):
         pods = changed_pods(snapshot, work, lambda spec: _with_labels(spec, meant))
         changes, costs = pod_changes(snapshot, pods, lambda spec: _with_labels(spec, meant))
-        fits = work.fits(hypothesis.with_pods(snapshot, pods), options)
+        fits = work.fits(hypothesis.with_pods(snapshot, pods), options) and not _runtime_classes(openings)
         texts = [_in_place(meant[pair], pair) for pair in unknown]
         text = f"select nodes with {listed(texts)}: did you mean that?"
         yield Remedy("CorrectName", text, changes, 0, fits, costs)
@@ -49,7 +49,16 @@ def _without_labels(openings: Openings, pairs: Sequence[Pair], *, unknown: bool)
     text = f"leave out the nodeSelector {listed([words_of(pair) for pair in gone])}"
     text += ": no node has it" if unknown else ", so that other nodes can take the work"
     costs = f"the work runs on nodes that it was not meant for; {costs}"
-    yield Remedy("RelaxNodeSelector", text, changes, 12 if unknown else 13, True, costs)
+    classes = _runtime_classes(openings)
+    if classes:
+        costs += f"; what RuntimeClass {listed(classes)} selects comes back when the pod is made"
+    yield Remedy("RelaxNodeSelector", text, changes, 12 if unknown else 13, not classes, costs)
+
+
+def _runtime_classes(openings: Openings) -> list[str]:
+    """The RuntimeClasses of the work: admission may have written their selectors into the pods' own."""
+    found = (pod.spec.get("runtimeClassName") for pod in openings.work.pending(openings.snapshot))
+    return sorted({name for name in found if name})
 
 
 def words_of(pair: Pair) -> str:
