@@ -116,8 +116,7 @@ class Addresses:
 
     def is_given_out(self, number: int) -> bool:
         """Whether a network gives this address out."""
-        found = ipaddress.IPv4Address(number)
-        return any(holds(network, found) for network in self._networks)
+        return any(True for _ in self._within(number))
 
     def free(self) -> Iterator[int]:
         """The free addresses: of the network that every cluster has first, and of each the lowest first."""
@@ -146,16 +145,16 @@ class Addresses:
             self._networks[network] = before.get(network) or self._filled(network)
 
     def _filled(self, network: Network) -> Numbers:
-        numbers, first, last = Numbers(*bands(network)), int(network.network_address), int(network.broadcast_address)
+        numbers = Numbers(*bands(network))
         for number, key in self._all.held():
-            if first <= number <= last:
+            if holds(network, ipaddress.IPv4Address(number)):
                 numbers.hold(number, key)
         return numbers
 
     def _within(self, number: int) -> Iterator[Numbers]:
-        for network, numbers in self._networks.items():
-            if int(network.network_address) <= number <= int(network.broadcast_address):
-                yield numbers
+        """The networks that give this address out."""
+        address = ipaddress.IPv4Address(number)
+        return (numbers for network, numbers in self._networks.items() if holds(network, address))
 
 
 class ServiceAllocations:
