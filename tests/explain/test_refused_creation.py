@@ -9,8 +9,8 @@ from explain_world import Obj, cluster, gang, pod, told_as_is, workload
 
 from haru.api.snapshot import Snapshot
 from haru.explain import Explanation
+from haru.kube.errors import aggregate
 from haru.kube.limit_ranges import pod_faults
-from haru.kube.limit_ranges import told as fault_text
 
 DENIED = 'Error creating: admission webhook "teams.example.com" denied the request: no label team'
 FIRST, LAST = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
@@ -201,7 +201,7 @@ LIMITS: Obj = {"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}}
 
 def beyond(limit_range: Obj, of: Obj) -> str:
     """What a controller tells of pods that a LimitRange refuses."""
-    faults = fault_text(pod_faults(limit_range, of["spec"]["template"]))
+    faults = aggregate(pod_faults(limit_range, of["spec"]["template"]))
     return f'Error creating: pods "w-1" is forbidden: {faults}'
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from haru.kube.limit_ranges import ANNOTATION, pod_faults, set_defaults, told, volume_claim_faults
+from haru.kube.errors import aggregate
+from haru.kube.limit_ranges import ANNOTATION, pod_faults, set_defaults, volume_claim_faults
 
 Obj = dict[str, Any]
 
@@ -117,4 +118,4 @@ def test_volume_claim_bounds_are_enforced() -> None:
 
 
 def test_several_violations_are_reported_together() -> None:
-    assert told(["a", "b"]) == "[a, b]" and told(["a"]) == "a"
+    assert aggregate(["a", "b", "a"]) == "[a, b]" and aggregate(["a"]) == "a"

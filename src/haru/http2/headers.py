@@ -27,8 +27,6 @@ _AUTHORITY = re.compile(rb"[!$%&'()*+,\-.0-9:;=A-Z\[\]_a-z~]*").fullmatch
 """A host and a port, without the user that a URL may have before them."""
 _DIGITS = re.compile(rb"[0-9]{1,18}").fullmatch
 _PSEUDO = frozenset({b":method", b":scheme", b":path", b":authority"})
-_ENTRY_BYTES = 32
-"""What a field counts beside its name and value."""
 _TABLE_UPDATES = 2
 """At the begin of a block: the smallest size in between, and the last (RFC 7541, 4.2)."""
 _ERRORS = (hpack.HPACKError, IndexError, TypeError, ValueError)

@@ -8,7 +8,7 @@ Source: k8s.io/apimachinery `util/validation/field` and `api/errors`, as behavio
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -222,11 +222,16 @@ class PageNotFound(StatusError):
 
 def invalid_error(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
     """422: validation found errors; each is a cause, and stands once in the message. `kind` is the CamelCase kind."""
-    texts = list(dict.fromkeys(str(e) for e in errors))
-    listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    listed = aggregate(errors)
     details = _named(group, kind, name)
     details["causes"] = [{"reason": e.type, "message": e.body(), "field": e.field} for e in errors]
     return StatusError(422, "Invalid", f'{qualified(kind, group)} "{name}" is invalid: {listed}', details)
+
+
+def aggregate(errors: Iterable[object]) -> str:
+    """Errors in one text, each once, as Go's Aggregate has them."""
+    texts = list(dict.fromkeys(map(str, errors)))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def bad_request_error(message: str) -> StatusError:

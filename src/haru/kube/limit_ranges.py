@@ -80,11 +80,6 @@ def volume_claim_faults(limit_range: Obj, claim: Obj) -> list[str]:
     return list(dict.fromkeys(faults))
 
 
-def told(faults: list[str]) -> str:
-    """Faults as one text."""
-    return faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
-
-
 def _items(limit_range: Obj) -> Iterable[Obj]:
     return (limit_range.get("spec") or {}).get("limits") or ()
 

@@ -29,7 +29,7 @@ from haru.apiserver.admission.quotas import NamespaceLimits, ResourceQuota
 from haru.apiserver.auth.authorization import MASTERS, Authorizer, refusal
 from haru.apiserver.auth.node_authorizer import Attributes
 from haru.apiserver.request.call import Call
-from haru.kube.errors import StatusError, forbidden_error, not_found_error
+from haru.kube.errors import StatusError, aggregate, forbidden_error, not_found_error
 from haru.kube.finalizers import (
     POD_GROUP_PROTECTION,
     VOLUME_ATTRIBUTES_CLASS_PROTECTION,
@@ -37,7 +37,7 @@ from haru.kube.finalizers import (
     VOLUME_PROTECTION,
 )
 from haru.kube.kinds import Kind
-from haru.kube.limit_ranges import pod_faults, set_defaults, told, volume_claim_faults
+from haru.kube.limit_ranges import pod_faults, set_defaults, volume_claim_faults
 from haru.kube.meta import Obj, get_condition, told_name
 from haru.kube.pod_security.templates import WORKLOADS
 from haru.storage import Event, Put, Record
@@ -117,7 +117,7 @@ class LimitRanger:
 def _require(call: Call, obj: Obj, faults: list[str]) -> None:
     if faults:
         kind = call.resource.kind
-        raise forbidden_error(kind.group, kind.plural, obj["metadata"]["name"], told(faults))
+        raise forbidden_error(kind.group, kind.plural, obj["metadata"]["name"], aggregate(faults))
 
 
 OnCreate = Callable[[Call, Obj], Awaitable[None]]

@@ -17,7 +17,7 @@ from haru.apiserver.admission_options import AdmissionOptions
 from haru.apiserver.encoding.objects import decode
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.request.call import Call
-from haru.kube.errors import FieldError, forbidden_error, internal_error
+from haru.kube.errors import FieldError, aggregate, forbidden_error, internal_error
 from haru.kube.meta import Obj, controller_of
 from haru.kube.pod_security import evaluate
 from haru.kube.pod_security.checks import Verdict
@@ -132,7 +132,7 @@ class PodSecurity:
             return
         notes = call.request.annotations
         if errors:
-            notes.setdefault(f"{_NOTE}error", f"Failed to parse policy: {_aggregate(errors)}")
+            notes.setdefault(f"{_NOTE}error", f"Failed to parse policy: {aggregate(errors)}")
             self._count("pod_security_errors_total", call, fatal="false")
         verdicts: dict[Standard, Verdict] = {}
 
@@ -184,11 +184,6 @@ class PodSecurity:
 
 def _texts(errors: Sequence[FieldError]) -> list[str]:
     return [str(error) for error in errors]
-
-
-def _aggregate(errors: Sequence[FieldError]) -> str:
-    texts = list(dict.fromkeys(_texts(errors)))
-    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
 def _is_stricter(new: Standard, old: Standard) -> bool:

@@ -23,7 +23,7 @@ from haru.apiserver.registry.store_reflector import StoreReflector
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request
 from haru.errors import raise_first
-from haru.kube.errors import StatusError, forbidden_error
+from haru.kube.errors import StatusError, aggregate, forbidden_error
 from haru.kube.meta import Obj
 from haru.kube.selectors import parse_field_selector, parse_label_selector
 
@@ -50,11 +50,6 @@ def refusal(user: UserInfo, asked: Attributes, decision: Decision, named: str | 
     why = f'User "{user.name}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}'
     why = f"{why}: {decision.reason}" if decision.reason else why
     return forbidden_error(asked.group, asked.resource, asked.name if named is None else named, why)
-
-
-def aggregate(errors: Sequence[str]) -> str:
-    """Errors as the API server lists them in one text."""
-    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
 
 
 def path_refusal(user: UserInfo, verb: str, path: str, decision: Decision) -> StatusError:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from haru.apiserver.auth.authentication import Authenticator
-from haru.apiserver.auth.authorization import Authorizer, Decision, aggregate
+from haru.apiserver.auth.authorization import Authorizer, Decision
 from haru.apiserver.auth.node_authorizer import Attributes, node_of
 from haru.apiserver.auth.tokens.validation import InvalidToken
 from haru.apiserver.auth.user import UserInfo, user_object
@@ -22,7 +22,7 @@ from haru.apiserver.registry.write import managed_write
 from haru.apiserver.request import bodies
 from haru.apiserver.request.call import Call, read_write_options
 from haru.apiserver.request.http import Response
-from haru.kube.errors import StatusError, bad_request_error
+from haru.kube.errors import StatusError, aggregate, bad_request_error
 from haru.kube.json_form import json_form
 from haru.kube.meta import Obj
 from haru.kube.patch.apply import track_update

@@ -37,7 +37,6 @@ _NAMES = frozenset(
 _NAMED_ENTRIES = frozenset({"claims", "resourceClaims", "resourceClaimStatuses"})
 """Members that list claims under names of their pod's own."""
 _METADATA = ("uid", "labels", "creationTimestamp", "deletionTimestamp", "generation", "resourceVersion")
-_OWNER = ("apiVersion", "kind", "uid", "controller")
 _ANNOTATIONS = ("resource.kubernetes.io/", RUN_TIME_LIMIT, UTILIZATION_ANNOTATION)
 _CONDITION = ("type", "status", "reason", "lastTransitionTime")
 _CONTAINER = ("resources", "ports", "restartPolicy", "restartPolicyRules", "resizePolicy")

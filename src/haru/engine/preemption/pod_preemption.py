@@ -41,6 +41,7 @@ from haru.engine.state.cache import Snapshot
 from haru.engine.state.decision import Decision, Reason
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
+from haru.kube.errors import aggregate
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -256,9 +257,7 @@ def _unanswered(snapshot: Snapshot, refused: Decision, preemptor: Preemptor, rea
     gave_up = next((reason for reason in reasons if reason.type != "SelectorError"), None)
     if gave_up is not None:
         return DecisionBuilder(None, preemptor.info.members, snapshot.version).failed(gave_up)
-    texts = list(dict.fromkeys([reason.message for reason in reasons]))
-    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    told = with_message(refused, f"preemption: {text}")
+    told = with_message(refused, f"preemption: {aggregate(reason.message for reason in reasons)}")
     # What changes the devices may end the error, so it wakes the pod, though no device was asked by the filters.
     members = tuple([replace(m, plugins=tuple(dict.fromkeys((*m.plugins, PLUGIN)))) for m in told.members])
     return replace(told, members=members)

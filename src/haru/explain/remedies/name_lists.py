@@ -15,7 +15,6 @@ from haru.gangs import as_written
 
 _MOST_NAMES = 8
 _OF_JOB = "batch.kubernetes.io/job-name"
-_CLAIM_NAME = ".resourceClaimName"
 
 
 def named(snapshot: Snapshot, kind: str, namespace: str, names: Sequence[str]) -> str:

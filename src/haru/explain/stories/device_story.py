@@ -19,7 +19,6 @@ from haru.kube.names import counted
 from haru.kube.node_taints import taint_text
 
 _MOST_NODES = 16
-_BILLION = 10**9
 
 
 def explain_device(

@@ -19,7 +19,6 @@ from haru.kube.validation.common import (
 from haru.kube.validation.metadata import STANDARD_FINALIZERS
 
 MAX_DATA_BYTES = 1024 * 1024
-_SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 # Keys that secrets of a type must have.
 _SECRET_KEYS = {
     "kubernetes.io/dockercfg": (".dockercfg",),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from haru.kube.cgroup_values import shares_of
 from haru.kube.container_restarts import RESTART_ALL_FEATURE
+from haru.kube.errors import aggregate
 from haru.kube.gates import FeatureGates
 from haru.kube.meta import Obj, get_condition
 from haru.kube.quantity import parse_quantity
@@ -200,8 +201,7 @@ def node_conditions(stored: Mapping[str, Any], unready: Sequence[str], short: Co
     table = [_Condition(name, name in short, *_WORDS[name][name in short]) for name in _WORDS]
     ready = _Condition("Ready", True, "KubeletReady", "kubelet is posting ready status")
     if unready:
-        text = unready[0] if len(unready) == 1 else f"[{', '.join(unready)}]"
-        ready = _Condition("Ready", False, "KubeletNotReady", text)
+        ready = _Condition("Ready", False, "KubeletNotReady", aggregate(unready))
     return [_condition(stored, each, now) for each in (*table, ready)]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from haru.kube.errors import aggregate
 from haru.kube.meta import Obj, get_condition
 from haru.kube.pod_resize import DEFERRED, IN_PROGRESS, PENDING, event_message, resized, unheld
 from haru.kube.quantity import parse_quantity
@@ -217,8 +218,7 @@ class PodResizer:
             if used.get(id_, 0) >= limit
         ]
         if problems:
-            text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
-            raise OSError(f"cannot decrease memory limits: {text}")
+            raise OSError(f"cannot decrease memory limits: {aggregate(problems)}")
 
     def _tell(self, pod: Obj, reason: str, message: str, *, warning: bool = False) -> None:
         self._context.recorder.event(pod, "Warning" if warning else "Normal", reason, message)

@@ -17,7 +17,7 @@ from haru.apiserver.auth.user import UserInfo
 from haru.cel.admission import CONDITION, plain_environment
 from haru.cel.admission_evaluation import CONDITIONS_BUDGET, Evaluation, Given, OutOfBudget, Result
 from haru.cel.libraries import Decide, Decision, Question
-from haru.kube.errors import StatusError
+from haru.kube.errors import StatusError, aggregate
 from haru.kube.meta import Obj
 from haru.kube.selectors import parse_field_selector
 
@@ -137,5 +137,5 @@ class Conditions:
             elif found.value is not True:
                 return False
         if errors and self._fails:
-            raise ConditionsFailed(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
+            raise ConditionsFailed(aggregate(errors))
         return not errors
