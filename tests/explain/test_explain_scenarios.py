@@ -497,6 +497,15 @@ def test_confirmed_remedy_makes_subject_fit(name: str, objects: list[Obj], kind:
         assert then.verdict in ("Starting", "Runs") or soon, (remedy, then)
 
 
+def test_work_that_moves_waits_for_no_more_members_than_get_a_place() -> None:
+    """What was ended for them would never be made again."""
+    there = [CLASS, *on("a", gpus(2)), *on("b", gpus(2)), *taken("a", "gpu-0", name="g"), *taken("b", "gpu-0")]
+    members = [obj for name in ("first", "second") for obj in wants(2, name=name, group="gang")]
+    answer = told([*there, pod_group("gang", 1), *members], "podgroup", "gang")
+    (moved,) = (remedy for remedy in answer.remedies if remedy.kind == "MoveWork")
+    assert " --timeout=5m pod first -n default && kubectl create -f " in moved.command
+
+
 def test_evict_names_the_job_set_that_makes_pods_of_its_job_again() -> None:
     job = {"parallelism": 1}
     held = made_by("Job/train-w-0", taken("a", "gpu-0", name="t"), job, above="JobSet/train")

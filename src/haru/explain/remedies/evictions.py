@@ -55,10 +55,11 @@ def move(snapshot: Snapshot, work: WorkloadUnit, options: Options, ended: Sequen
             return
         where.update((member.pod.path, member.node or "") for member in found.placed)
         world = hypothesis.with_places(world, found)
-    yield _remedy(snapshot, pods, where, work.pending(snapshot))
+    yield _remedy(snapshot, pods, where, [snapshot.pods[member.pod.path] for member in first.placed])
 
 
 def _remedy(snapshot: Snapshot, pods: Sequence[PodInfo], where: dict[str, str], waiting: Sequence[PodInfo]) -> Remedy:
+    """`waiting` are those who get places: who waits for more would never create again what has ended."""
     ways = listed([f"{pod.key.name} from {pod.node} to {where[pod.key.path]}" for pod in pods])
     changes = [delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in pods]
     changes += [create(pod_manifest(pod.obj)) for pod in pods]
