@@ -207,6 +207,25 @@ async def test_object_that_was_just_written_is_seen(served: Served) -> None:
     assert (await served.get(explanation_path("default", "pods", "fresh-0")))[0] == 404
 
 
+@pytest.mark.parametrize(("name", "status"), [("behind", 200), ("unseen", 404)])
+async def test_cache_that_does_not_catch_up_is_not_waited_for_long(
+    served: Served, monkeypatch: pytest.MonkeyPatch, name: str, status: int
+) -> None:
+    """A state that the cache has not seen is waited for a little, an object that it has not seen at all for longer."""
+    waited = {"behind": "_BEHIND_SECONDS", "unseen": "_UNKNOWN_SECONDS"}
+    for which, constant in waited.items():
+        monkeypatch.setattr(answers, constant, 0.1 if which == name else 60.0)
+    if name == "behind":
+        await ApiClient.in_process(served.api).create(known_kind("v1", "Pod"), pod(name, cpu="4"))
+        assert (await served.get(explanation_path("default", "pods", name)))[0] == 200
+    unheard = pod(name, cpu="4")
+    unheard["metadata"] |= {"uid": "u", "resourceVersion": "999999"}
+    served.api.objects["pods", "default", name] = unheard
+    async with asyncio.timeout(30):
+        assert (await served.get(explanation_path("default", "pods", name)))[0] == status
+    del served.api.objects["pods", "default", name]
+
+
 async def test_event_of_a_claim_that_is_not_prepared_is_read(served: Served) -> None:
     client = ApiClient.in_process(served.api)
     made = pod("unprepared", cpu="1", node="n1")

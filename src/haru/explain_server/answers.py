@@ -42,7 +42,12 @@ from haru.kube.names import format_time
 from haru.kube.pod_claims import FAILED_PREPARE, awaits_preparation
 from haru.secure_serving.identity import User
 
-_CATCH_UP_SECONDS = 2.0
+_UNKNOWN_SECONDS = 2.0
+"""So long the cache is waited for that has not seen an object yet: without it whoever asks reads the whole cluster."""
+_BEHIND_SECONDS = 0.5
+"""The same where it has an earlier state: a question as a whole is to take less than two seconds on a busy machine."""
+_LOOK_AGAIN_SECONDS = 0.02
+"""While work starts something changes all the time: to look at each change costs more than the answer."""
 _PAUSES = 10
 """How many times what a search took has to pass before the next one."""
 _EVENTS = known_kind("v1", "Event")
@@ -184,11 +189,13 @@ class Answers:
             if error.code == 404 and kind.kind != "PodGroup":
                 raise NotThere from None
             return
+        version, found = self._watch.changes.version, question.found_in(self._watch.view().snapshot)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CATCH_UP_SECONDS):
-                version = self._watch.changes.version
-                while _older(question.found_in(self._watch.view().snapshot), live):
-                    version = await self._watch.changes.newer_than(version)
+            async with asyncio.timeout(_UNKNOWN_SECONDS if found is None else _BEHIND_SECONDS):
+                while _older(found, live):
+                    await self._watch.changes.newer_than(version)
+                    await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+                    version, found = self._watch.changes.version, question.found_in(self._watch.view().snapshot)
 
     async def _failed_preparations(self, question: Question, snapshot: Snapshot) -> Sequence[Obj]:
         """Return the events that say why claims are not prepared. They are read where a pod may wait for that only."""
