@@ -28,6 +28,7 @@ from haru.kube.container_restarts import (
 )
 from haru.kube.meta import Obj, get_condition, name_of, namespace_of, uid_of
 from haru.kube.names import format_time, parse_time
+from haru.kube.pod_containers import statuses_of
 from haru.kube.simulated_containers.container_scripts import (
     RUNS_ON,
     START_ERROR,
@@ -102,7 +103,7 @@ class _Advance:
         self._main: Sequence[Obj] = spec.get("containers") or ()
         self._ephemeral: Sequence[Obj] = spec.get("ephemeralContainers") or ()
         reason = "PodInitializing" if self._init else "ContainerCreating"
-        known = podlib.statuses(pod)
+        known = statuses_of(pod)
         self._statuses = {
             c["name"]: known.get(c["name"]) or self._waiting(c, reason)
             for c in (*self._init, *self._main, *self._ephemeral)

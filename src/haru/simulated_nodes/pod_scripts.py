@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from haru.kube.meta import Obj
-from haru.kube.pod_containers import containers_of
+from haru.kube.pod_containers import containers_of, statuses_of
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.simulated_containers.container_scripts import ENDS_AT_ONCE, RUNS_ON, Script, ends_for_others, script_of
 from haru.kube.simulated_containers.container_shell import variables_of
@@ -69,7 +69,7 @@ def _needs_steps(pod: Obj, every: Sequence[Obj], sources: PodSources) -> bool:
     """Whether some image cannot be pulled, a probe or hook makes a difference, or a container changed while it ran."""
     if any(pull_problem(pod, one) or probes.has_effect(pod, one, sources) for one in every):
         return True
-    statuses = podlib.statuses(pod)
+    statuses = statuses_of(pod)
     known = [(one, statuses[one["name"]]) for one in every if one["name"] in statuses]
     return any(podlib.restart_reason(one, status) or _waits_for_restart(status) for one, status in known)
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from haru.kube.meta import Obj, annotations_of, get_condition, uid_of
 from haru.kube.names import parse_time, short_hash
+from haru.kube.pod_containers import statuses_of
 from haru.kube.pod_resize import must_restart, reported_resources
 from haru.kube.simulated_containers.container_scripts import ending_reason, is_number
 from haru.kube.simulated_containers.simulation import exit_code_of, seconds_of, signal_of
@@ -104,7 +105,7 @@ def container_status(
 ) -> Obj:
     """The status of a container in this state; `restarts` are those of its status before if they are not given."""
     image = container.get("image") or ""
-    before = statuses(pod).get(container["name"]) or {}
+    before = statuses_of(pod).get(container["name"]) or {}
     last = before.get("lastState") or {}
     count = before.get("restartCount", 0) if restarts is None else restarts
     # Of ephemeral containers kubelets tell neither.
@@ -120,13 +121,6 @@ def container_status(
         "imageID": f"simulated://{short_hash(image, 40)}",
         "containerID": _container_id(pod, container["name"], count),
     }
-
-
-def statuses(pod: Obj) -> dict[str, Obj]:
-    """The container statuses of a pod by name, of whatever kind."""
-    status = pod.get("status") or {}
-    kinds = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
-    return {entry["name"]: entry for kind in kinds for entry in status.get(kind) or ()}
 
 
 def restart_reason(container: Mapping[str, Any], status: Obj) -> str:
@@ -146,7 +140,7 @@ def _is_sidecar(container: Mapping[str, Any]) -> bool:
 
 def terminated(pod: Obj, name: str, ending: Ending, began: str, now: str) -> Obj:
     """The state of a container that has ended."""
-    restarts = (statuses(pod).get(name) or {}).get("restartCount", 0)
+    restarts = (statuses_of(pod).get(name) or {}).get("restartCount", 0)
     state = {
         "exitCode": ending.exit_code,
         "reason": ending.reason,

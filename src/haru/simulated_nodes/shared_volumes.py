@@ -19,14 +19,13 @@ from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, annotations_of, name_of, namespace_of, uid_of
 from haru.kube.names import parse_time
-from haru.kube.pod_containers import containers_of
+from haru.kube.pod_containers import containers_of, statuses_of
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.simulated_containers.container_shell import files_after
 from haru.kube.simulated_containers.executed import outlives_pod
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources, VolumeContents
 from haru.kube.simulated_containers.found_files import FOUND, found_annotation, found_in
 from haru.kube.simulated_containers.text import as_printed
-from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes.nodes import SimulatedNode
 from haru.simulated_nodes.provisioner import PROVISIONER
 
@@ -88,7 +87,7 @@ class SharedVolumes:
 
     def _written(self, pod: Obj, container: Mapping[str, Any], sources: PodSources) -> Mapping[str, str | None]:
         """The files of volumes as a container has left them, by volume and path; None for one that it has removed."""
-        state = (podlib.statuses(pod).get(container["name"]) or {}).get("state") or {}
+        state = (statuses_of(pod).get(container["name"]) or {}).get("state") or {}
         ran = state.get("terminated") or state.get("running")
         if not ran:
             return {}

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from haru.kube.container_restarts import is_sidecar
 from haru.kube.meta import Obj
-from haru.kube.pod_containers import containers_of
+from haru.kube.pod_containers import containers_of, statuses_of
 from haru.kube.simulated_containers import simulation
 from haru.kube.simulated_containers.stop_traps import STOPPED, hook_seconds, run_on_stop, traps_of
 from haru.simulated_nodes import pods as podlib
@@ -44,7 +44,7 @@ def takes_time(pod: Obj) -> bool:
 
 def stops_of(pod: Obj, grace: float) -> dict[str, Stop]:
     """When and how each running container ends."""
-    running = {name for name, status in podlib.statuses(pod).items() if "running" in (status.get("state") or {})}
+    running = {name for name, status in statuses_of(pod).items() if "running" in (status.get("state") or {})}
     spec = pod.get("spec") or {}
     stops: dict[str, Stop] = {}
     for container in (*(spec.get("containers") or ()), *(spec.get("ephemeralContainers") or ())):

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from haru.kube.meta import Obj, uid_of
 from haru.kube.names import format_time, parse_time
-from haru.simulated_nodes import pods as podlib
+from haru.kube.pod_containers import statuses_of
 from haru.simulated_nodes.events import PodEvents
 from haru.simulated_nodes.stops import LEAST_SECONDS, Stop, stopped_status, stops_of, takes_time
 
@@ -37,7 +37,7 @@ class Terminations:
     def step(self, pod: Obj) -> tuple[Obj | None, float | None]:
         """The status to write now, if any, and the seconds until the next container ends; None if all have."""
         now, grace = self._clock(), float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
-        running = {name for name, status in podlib.statuses(pod).items() if "running" in (status.get("state") or {})}
+        running = {name for name, status in statuses_of(pod).items() if "running" in (status.get("state") or {})}
         begun = self._begun.get(uid_of(pod))
         if begun is None:
             begun = _Termination(_asked_at(pod, grace, now), stops_of(pod, grace))

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from haru.kube.indexed_objects import IndexedObjects, in_namespace
 from haru.kube.meta import Obj, get_condition, labels_of, name_of, namespace_of
 from haru.kube.names import parse_time
-from haru.kube.pod_containers import containers_of
+from haru.kube.pod_containers import containers_of, statuses_of
 
 SERVICE_NAME: Final = "kubernetes.io/service-name"
 NETWORK_PROGRAMS: Final = ("nslookup", "getent", "nc", "wget", "curl", "pg_isready", "mysqladmin", "redis-cli")
@@ -269,10 +269,8 @@ class PodNetwork:
 
 def pod_network(cluster: ClusterNetwork, pod: Obj, now: datetime, memory: NetworkMemory | None = None) -> PodNetwork:
     """The network as the containers of a pod see it that run now, or begin now."""
-    status = pod.get("status") or {}
-    members = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
-    every = [one for member in members for one in status.get(member) or ()]
-    began = {one["name"]: parse_time(at) for one in every if (at := _running(one).get("startedAt"))}
+    every = statuses_of(pod).items()
+    began = {name: parse_time(at) for name, one in every if (at := _running(one).get("startedAt"))}
     return PodNetwork(cluster, pod, now, began, memory or NetworkMemory())
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from haru.kube.container_restarts import is_sidecar
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
+from haru.kube.pod_containers import statuses_of
 
 _LATER: Final = 0.001
 """After how many seconds one begins that begins after another one in the same second."""
@@ -58,10 +59,7 @@ def neighbours_beside(pod: Obj, container: Mapping[str, Any]) -> Iterator[Neighb
 
 def restarts_of(pod: Obj, name: str) -> int:
     """How often a container has been restarted."""
-    status = pod.get("status") or {}
-    members = ("containerStatuses", "initContainerStatuses")
-    every = (one for member in members for one in status.get(member) or ())
-    return next((int(one.get("restartCount") or 0) for one in every if one["name"] == name), 0)
+    return int((statuses_of(pod).get(name) or {}).get("restartCount") or 0)
 
 
 def began_at(pod: Obj, name: str) -> datetime | None:
@@ -84,9 +82,7 @@ def _seconds_between(pod: Obj, container: Mapping[str, Any], other: Mapping[str,
 
 def _ran(pod: Obj, name: str) -> tuple[datetime | None, datetime | None]:
     """When the last run of a container began, and when it ended, as its status says."""
-    status = pod.get("status") or {}
-    members = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
-    found: Obj = next((one for member in members for one in status.get(member) or () if one["name"] == name), {})
+    found = statuses_of(pod).get(name) or {}
     state = found.get("state") or {}
     if "running" in state:
         return parse_time(state["running"]["startedAt"]), None

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from haru.kube.meta import Obj
-from haru.kube.pod_containers import containers_of
+from haru.kube.pod_containers import containers_of, statuses_of
 from haru.node.api.log_files import read_log
 from haru.node.api.sources import ContainerRef, LogOptions, StreamOptions, StreamRequest
 from haru.node.cri.client import RuntimeClient
@@ -155,12 +155,10 @@ class RuntimeStreams:
 
 def without_log(pod: Obj, container: str) -> str:
     """Say by its status what a container is that the runtime has no start of, as kubelets do."""
-    status = pod.get("status") or {}
-    members = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
-    states = [one for member in members for one in status.get(member) or () if one.get("name") == container]
-    if not states:
+    known = statuses_of(pod).get(container)
+    if known is None:
         return "not available"
-    state, last = states[0].get("state") or {}, states[0].get("lastState") or {}
+    state, last = known.get("state") or {}, known.get("lastState") or {}
     if "terminated" in state or "terminated" in last:
         return "terminated"
     reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"

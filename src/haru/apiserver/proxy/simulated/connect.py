@@ -11,13 +11,13 @@ from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj
+from haru.kube.pod_containers import containers_of, statuses_of
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.simulated_containers.commands import run_in_container
 from haru.kube.simulated_containers.files import PodSources
 from haru.remote_command.channels import Wanted, channels_for
 
 _SIMULATED = "simulated://"
-_MEMBERS = ("initContainers", "containers", "ephemeralContainers")
 
 
 async def connect_simulated(
@@ -41,14 +41,12 @@ async def connect_simulated(
 
 
 def _target(pod: Obj, name: str, sources: PodSources) -> Target:
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    statuses = [one for member in _MEMBERS for one in status.get(f"{member[:-1]}Statuses") or ()]
-    known: Obj = next((one for one in statuses if one["name"] == name), {})
+    spec, known = pod.get("spec") or {}, statuses_of(pod).get(name) or {}
     if "running" not in (known.get("state") or {}):
         raise StatusError(500, "InternalError", f'unable to upgrade connection: container not found ("{name}")')
     if not str(known.get("containerID") or "").startswith(_SIMULATED):
         raise StatusError(503, "ServiceUnavailable", f"there is no kubelet on node {spec.get('nodeName')}")
-    container = next(one for member in _MEMBERS for one in spec.get(member) or () if one["name"] == name)
+    container = next(one for one in containers_of(spec) if one["name"] == name)
     run = container_run(pod, name, sources)
     assert run is not None
     return Target(pod, container, run, sources)

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from haru.kube.errors import StatusError, bad_request_error
 from haru.kube.meta import Obj, is_being_deleted, name_of
 from haru.kube.names import parse_time
+from haru.kube.pod_containers import containers_of, statuses_of
 from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.simulated_containers.container_scripts import RUNS_ON, Script, script_of
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
@@ -108,8 +109,8 @@ def container_run(
 
     `seen` is when the caller has seen that the pod goes.
     """
-    spec = next((one for one in _containers(pod) if one["name"] == container), None)
-    status = next((one for one in _statuses(pod) if one["name"] == container), None)
+    spec = next((one for one in containers_of(pod.get("spec") or {}) if one["name"] == container), None)
+    status = statuses_of(pod).get(container)
     if spec is None or status is None:
         return None
     began, ended, code = _times(pod, status, previous=previous)
@@ -127,7 +128,7 @@ def container_run(
 
 def end_of_run(pod: Obj | None, container: str, restarts: int, now: datetime) -> datetime | None:
     """When the run after so many restarts ended; None if it goes on. Of a pod that is gone: now."""
-    status = next((one for one in _statuses(pod or {}) if one["name"] == container), None)
+    status = statuses_of(pod or {}).get(container)
     if status is None:
         return now
     state, count = status.get("state") or {}, int(status.get("restartCount") or 0)
@@ -182,14 +183,3 @@ def _whole(option: Callable[[str], str], name: str) -> int | None:
 
 def _stamp(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06d}000Z"
-
-
-def _containers(pod: Obj) -> list[Obj]:
-    spec = pod.get("spec") or {}
-    return [one for member in ("initContainers", "containers", "ephemeralContainers") for one in spec.get(member) or ()]
-
-
-def _statuses(pod: Obj) -> list[Obj]:
-    status = pod.get("status") or {}
-    members = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
-    return [one for member in members for one in status.get(member) or ()]

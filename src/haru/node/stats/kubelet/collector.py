@@ -18,6 +18,7 @@ from typing import Any
 from haru.clock import utc_now
 from haru.kube.meta import Obj
 from haru.kube.names import parse_time
+from haru.kube.pod_containers import statuses_of
 from haru.kube.strategy import qos_class
 from haru.node.cgroups.host import Hierarchies
 from haru.node.cgroups.paths import Driver, QosClass, kubepods, pod_cgroup, qos_cgroup
@@ -29,7 +30,6 @@ from haru.node.stats.kubelet.snapshot import ContainerFigures, FileSystem, PodFi
 from haru.node.stats.kubelet.summary import summary
 
 HOUSEKEEPING_SECONDS = 10.0
-_MEMBERS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 _log = logging.getLogger("haru.node")
 
 
@@ -168,8 +168,7 @@ class Collector:
         groups = r.members(p.hierarchies, path) if reading is not None else []
         containers = [
             made
-            for member in _MEMBERS
-            for one in status.get(member) or ()
+            for one in statuses_of(pod).values()
             if (made := self._container(pod, one, groups, measurement)) is not None
         ]
         if reading is None and not containers:
