@@ -277,8 +277,22 @@ async def test_yaml_body_is_read(api: Caller) -> None:
     body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: 'yes'}\n"
     answer = await api("POST", MAPS, body, type="application/yaml")
     assert (answer.status, answer.json["data"]) == (201, {"k": "yes"})
-    answer = await api("POST", MAPS, b"a: [", type="application/yaml")
-    assert answer.status == 400
+    for wrong, why in ((b"a: [", "did not find expected node content"), (b"a: \xff", "invalid leading UTF-8 octet")):
+        answer = await api("POST", MAPS, wrong, type="application/yaml")
+        head = "the object provided is unrecognized (must be of type ConfigMap): yaml: "
+        assert answer.status == 400 and answer.json["message"].startswith(head) and why in answer.json["message"]
+        applied = await api("PATCH", f"{MAPS}/a?fieldManager=m", wrong, type="application/apply-patch+yaml")
+        head = "error decoding YAML: error converting YAML to JSON: yaml: "
+        assert applied.status == 400 and applied.json["message"].startswith(head) and why in applied.json["message"]
+
+
+@pytest.mark.parametrize("nothing", [b"", b"# a\n", b"---\n", b"null\n"])
+async def test_yaml_body_without_a_document_says_nothing(api: Caller, nothing: bytes) -> None:
+    posted = await api("POST", MAPS, nothing, type="application/yaml")
+    assert posted.status == 422 and "metadata.name: Required value" in posted.json["message"]
+    applied = await api("PATCH", f"{MAPS}/a?fieldManager=m", nothing, type="application/apply-patch+yaml")
+    assert (applied.status, applied.json["message"]) == (400, "invalid object type: /, Kind=")
+    assert (await api("DELETE", f"{MAPS}/none", nothing, type="application/yaml")).status == 404
 
 
 async def test_protobuf_body_is_read(api: Caller) -> None:

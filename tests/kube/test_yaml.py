@@ -83,6 +83,9 @@ def test_number_that_is_too_large_for_a_float_is_a_text(text: str) -> None:
         ("a: [1\n", "yaml: line 2: did not find expected ',' or ']'"),
         ("- a\n", "document 1 is a list, not an object: start it with apiVersion and kind"),
         ("a: .nan\n", "yaml: line 1: .nan has no form in JSON"),
+        ("a: 1\nb: !!int x\n", "yaml: line 2: cannot decode !!str `x` as a !!int"),
+        ("a: !!bool x\n", "yaml: line 1: cannot decode !!str `x` as a !!bool"),
+        ("a: !!float x\n", "yaml: line 1: cannot decode !!str `x` as a !!float"),
         ("? [a]\n: 1\n", "yaml: line 1: a key must be a string or a number"),
         ("a: !secret x\n", "yaml: line 1: could not determine a constructor for the tag '!secret'"),
         ("a: &a [*a]\n", "yaml: an anchor's value contains itself"),
@@ -111,7 +114,11 @@ def test_nested_aliases_are_refused_with_little_work() -> None:
     assert expansion.nodes < 20_000
 
 
-def test_load_refuses_two_documents() -> None:
+def test_load_refuses_two_documents_and_no_document_unless_that_stands_for_something() -> None:
+    for nothing in ("", "# a\n", "---\n---\n", "null"):
+        assert yaml.load(nothing, empty={}) == {}
+        with pytest.raises(yaml.YamlError, match="found 0 documents where one is expected"):
+            yaml.load(nothing)
     with pytest.raises(yaml.YamlError, match="found 2 documents where one is expected"):
         yaml.load("a: 1\n---\nb: 1\n")
 

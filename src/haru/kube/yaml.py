@@ -43,6 +43,7 @@ _KIND_WORDS = {list: "a list", str: "a string", bool: "a boolean", int: "a numbe
 _REPEATED = " already set in map"
 
 
+NO_JSON = "error converting YAML to JSON: "
 Repeated = tuple[int, str]
 """A key that its mapping had before: the line, and what is wrong."""
 
@@ -51,7 +52,7 @@ class YamlError(ValueError):
     """The text is no YAML that stands for JSON; the message names the line."""
 
     def __init__(self, problem: str) -> None:
-        super().__init__(f"error converting YAML to JSON: {problem}")
+        super().__init__(f"{NO_JSON}{problem}")
 
 
 def load_all(text: str, repeated: list[Repeated] | None = None) -> list[Obj]:
@@ -69,9 +70,11 @@ def load_all(text: str, repeated: list[Repeated] | None = None) -> list[Obj]:
     return documents
 
 
-def load(text: str, repeated: list[Repeated] | None = None) -> Obj:
-    """The one object in the text."""
+def load(text: str, repeated: list[Repeated] | None = None, *, empty: Obj | None = None) -> Obj:
+    """The one object in the text; `empty`: what a text stands for that has none."""
     documents = load_all(text, repeated)
+    if not documents and empty is not None:
+        return empty
     if len(documents) != 1:
         raise YamlError(f"found {len(documents)} documents where one is expected")
     return documents[0]
@@ -271,15 +274,24 @@ def _loader() -> Any:
             node.merged = len(node.value) - len(own)
 
     def scalar(make: Callable[[str], Any]) -> Callable[[Any, Any], Any]:
-        return lambda loader, node: make(loader.construct_scalar(node))
+        def made(loader: Any, node: Any) -> Any:
+            text = str(loader.construct_scalar(node))
+            try:
+                return make(text)
+            except (ValueError, KeyError):  # a tag that says what the text is not
+                what = f"cannot decode !!str `{text}` as a !!{node.tag.removeprefix(_TAG)}"
+                raise ConstructorError(None, None, what, node.start_mark) from None
 
-    def floating(loader: Any, node: Any) -> int | float | str:
+        return made
+
+    def floating(loader: Any, node: Any) -> Any:
         text = str(loader.construct_scalar(node))
         if _SPECIAL_FLOAT.match(text):
             raise ConstructorError(None, None, f"{text} has no form in JSON", node.start_mark)
-        value = float(text)
-        return _number(value) if math.isfinite(value) else text  # too large for a number: a text, as to Go
+        return read_float(loader, node)
 
+    # What is too large for a number is a text, as to Go.
+    read_float = scalar(lambda text: _number(value) if math.isfinite(value := float(text)) else text)
     for tag, form, first in _implicit():
         Loader.add_implicit_resolver(tag, form, first)
     Loader.add_constructor(_TAG + "bool", scalar(lambda text: _BOOLEANS[text]))

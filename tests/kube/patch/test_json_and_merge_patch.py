@@ -14,6 +14,13 @@ DOC = {"a": {"b": [1, 2, 3], "x/y": "s", "t~u": 1}, "n": None, "flag": True}
         ([{"op": "add", "path": "/a/b/-", "value": 4}], {**DOC, "a": {**DOC["a"], "b": [1, 2, 3, 4]}}),
         ([{"op": "add", "path": "/a/b/1", "value": 9}], {**DOC, "a": {**DOC["a"], "b": [1, 9, 2, 3]}}),
         ([{"op": "add", "path": "/a/b/3", "value": 9}], {**DOC, "a": {**DOC["a"], "b": [1, 2, 3, 9]}}),
+        ([{"op": "add", "path": "/a/b/-1", "value": 9}], {**DOC, "a": {**DOC["a"], "b": [1, 2, 3, 9]}}),
+        ([{"op": "add", "path": "/a/b/-4", "value": 9}], {**DOC, "a": {**DOC["a"], "b": [9, 1, 2, 3]}}),
+        ([{"op": "remove", "path": "/a/b/-1"}], {**DOC, "a": {**DOC["a"], "b": [1, 2]}}),
+        ([{"op": "replace", "path": "/a/b/-3", "value": 9}], {**DOC, "a": {**DOC["a"], "b": [9, 2, 3]}}),
+        ([{"op": "test", "path": "/a/b/-2", "value": 2}], DOC),
+        ([{"op": "move", "from": "/a/b/-1", "path": "/a/b/+0"}], {**DOC, "a": {**DOC["a"], "b": [3, 1, 2]}}),
+        ([{"op": "replace", "path": "/a/b/01", "value": 9}], {**DOC, "a": {**DOC["a"], "b": [1, 9, 3]}}),
         ([{"op": "remove", "path": "/a"}], {"n": None, "flag": True}),
         ([{"op": "replace", "path": "/a/x~1y", "value": "z"}], {**DOC, "a": {**DOC["a"], "x/y": "z"}}),
         ([{"op": "replace", "path": "/a/t~0u", "value": 2}], {**DOC, "a": {**DOC["a"], "t~u": 2}}),
@@ -30,13 +37,42 @@ def test_json_patch_operations_give_expected_document(ops, expected) -> None:
 
 
 @pytest.mark.parametrize(
+    ("op", "message"),
+    [
+        ({"op": "test", "path": "/n", "value": 1}, "testing value /n failed: test failed"),
+        ({"op": "test", "path": "/absent", "value": 1}, "testing value /absent failed: test failed"),
+        ({"op": "zap", "path": "/a"}, "Unexpected kind: zap"),
+        ({"path": "/a"}, "Unexpected kind: unknown"),
+        ({"op": "add"}, "add operation failed to decode path: missing value"),
+        (
+            {"op": "move", "path": "/a"},
+            "move operation failed to decode from: operation, missing from field: missing value",
+        ),
+        (
+            {"op": "add", "path": "/a/b/9", "value": 1},
+            "error in add for path: '/a/b/9': Unable to access invalid index: 9: invalid index referenced",
+        ),
+        (
+            {"op": "remove", "path": "/a/b/x"},
+            "error in remove for path: '/a/b/x': strconv.Atoi: parsing \"x\": invalid syntax",
+        ),
+    ],
+)
+def test_refusal_of_json_patch_is_told_in_the_words_of_kubernetes(op, message) -> None:
+    with pytest.raises(StatusError) as error:
+        apply_json_patch(DOC, [op])
+    assert error.value.message.endswith(f"request: {message}")
+
+
+@pytest.mark.parametrize(
     "op",
     [
         {"op": "remove", "path": "/absent"},
         {"op": "replace", "path": "/absent", "value": 1},
         {"op": "add", "path": "/a/b/4", "value": 1},
-        {"op": "add", "path": "/a/b/01", "value": 1},
-        {"op": "add", "path": "/a/b/-1", "value": 1},
+        {"op": "add", "path": "/a/b/-5", "value": 1},
+        {"op": "remove", "path": "/a/b/-4"},
+        {"op": "remove", "path": "/a/b/-"},
         {"op": "add", "path": "/absent/x", "value": 1},
         {"op": "add", "path": "/flag/x", "value": 1},
         {"op": "test", "path": "/flag", "value": 1},

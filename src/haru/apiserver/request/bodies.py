@@ -35,6 +35,7 @@ QUICK_DEPTH = 30
 PROBLEMS_LIMIT = 100
 WRITE_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 """What the query of a write is called."""
+_NO_TEXT = "yaml: invalid leading UTF-8 octet"
 _OF_YAML, _LINE_BREAK = "yaml: unmarshal errors:", "\n  "
 """How a problem begins that has a line for each name that occurs twice."""
 _STRICTNESS = ("Ignore", "Warn", "Strict")
@@ -111,25 +112,33 @@ def parse_yaml(data: bytes) -> Obj:
     return read_yaml(data)[0]
 
 
-def read_yaml(data: bytes, *, as_yaml: bool = False) -> tuple[Obj, list[str]]:
+def read_yaml(data: bytes, *, as_yaml: bool = False, kind: Kind | None = None) -> tuple[Obj, list[str]]:
     """One YAML document, and which names occur twice in it, told as one problem: the last counts.
 
-    Those of JSON are told as such, unless it is to be taken `as_yaml`.
+    Those of JSON are told as such, unless it is to be taken `as_yaml`. An empty document says nothing. `kind`: of which
+    kind the object must be, as refusals tell.
     """
     found: list[yaml.Repeated] = []
     try:
         text = data.decode("utf-8")
         # JSON is read by a reader of its own, which tells no lines, unless a document's mark stands before it.
-        value = yaml.load(f"--- {text}" if as_yaml and text.lstrip().startswith("{") else text, found)
+        value = yaml.load(f"--- {text}" if as_yaml and text.lstrip().startswith("{") else text, found, empty={})
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
-        raise bad_request_error(f"error decoding YAML: {error}") from None
+        why = str(yaml.YamlError(_NO_TEXT) if isinstance(error, UnicodeDecodeError) else error)
+        if kind is None:
+            raise bad_request_error(f"error decoding YAML: {why}") from None
+        raise _unrecognized(kind, why.removeprefix(yaml.NO_JSON)) from None
     _require_json(value)
     if text.lstrip().startswith("{") and not as_yaml:
         return value, repeated_fields(data, value)
     lines = [f"line {line}: {problem}" for line, problem in sorted(found)]
     return value, [_LINE_BREAK.join([_OF_YAML, *lines])] if lines else []
+
+
+def _unrecognized(kind: Kind, why: str) -> StatusError:
+    return bad_request_error(f"the object provided is unrecognized (must be of type {kind.kind}): {why}")
 
 
 def _require_json(value: Any) -> None:
@@ -191,7 +200,7 @@ async def read_object(request: Request, kind: Kind, also: Sequence[str] = ()) ->
     wish = strictness(request)
     repeated: list[str] = []
     if content_type in YAML_TYPES:
-        value, repeated = read_yaml(data)
+        value, repeated = read_yaml(data, kind=kind)
     else:
         value = parse_body(data, content_type)
     if value is None and content_type in JSON_TYPES:
@@ -310,8 +319,7 @@ def _check_custom_kind(value: Obj, kind: Kind) -> None:
     """A custom resource says of what kind it is: it is read before anybody knows."""
     given_version, given_kind = value.get("apiVersion"), value.get("kind")
     if not given_kind or not isinstance(given_kind, str):
-        why = f"the object provided is unrecognized (must be of type {kind.kind}): Object 'Kind' is missing"
-        raise bad_request_error(why)
+        raise _unrecognized(kind, "Object 'Kind' is missing")
     if given_version != kind.api_version:
         raise bad_request_error(
             f"the API version in the data ({given_version or ''}) does not match the expected API version "

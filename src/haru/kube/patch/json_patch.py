@@ -7,6 +7,7 @@ operation fails on this object, `test` included, is unprocessable (422).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -21,6 +22,9 @@ MAX_DEPTH: Final = 200
 
 
 REJECTED: Final = "the server rejected our request due to an error in our request: "
+
+
+_INDEX: Final = re.compile("[-+]?[0-9]{1,9}")
 
 
 class _Failed(Exception):
@@ -112,10 +116,11 @@ def _decode(index: int, op: Any) -> Obj:
         raise bad_request_error(f"json patch operation {index} is not an object")
     name = op.get("op")
     if not isinstance(name, str) or name not in _OPERATIONS:
-        raise _unprocessable(f'json patch operation {index}: unexpected kind: "{name}"')
+        raise _unprocessable(f"Unexpected kind: {name if isinstance(name, str) else 'unknown'}")
     for field in ("path", "from") if name in ("move", "copy") else ("path",):
         if not isinstance(op.get(field), str):
-            raise _unprocessable(f'json patch operation {index}: "{name}" needs the text member "{field}"')
+            what = "operation, missing from field: " if field == "from" else ""
+            raise _unprocessable(f"{name} operation failed to decode {field}: {what}missing value")
         if op[field] and not op[field].startswith("/"):
             raise _unprocessable(f'json patch operation {index}: {field} "{op[field]}" must start with "/"')
     if name in ("add", "replace", "test") and "value" not in op:
@@ -127,12 +132,27 @@ def _tokens(pointer: str) -> list[str]:
     return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
-def _index(token: str, length: int, pointer: str, action: str) -> int:
-    if not token.isascii() or not token.isdigit() or len(token) > 9 or (len(token) > 1 and token[0] == "0"):
-        raise _Failed(f"{action} operation does not apply: doc is missing path: {pointer}: not an index: {token}")
+def _index(token: str, length: int) -> int | None:
+    """The place of an item in a list of this length, a negative one counted from its end, as 1.36 does; or None."""
+    if _INDEX.fullmatch(token) is None:
+        return None
     index = int(token)
-    if index >= length:
-        raise _missing(action, pointer)
+    index += length if index < 0 else 0
+    return index if 0 <= index < length else None
+
+
+def _place(node: Any, token: str, length: int, pointer: str, action: str) -> Any:
+    """Where in its parent the last part of a pointer lies: the name of a member, or the index of an item."""
+    if isinstance(node, dict):
+        return token
+    index = _index(token, length)
+    if index is None:
+        is_number = _INDEX.fullmatch(token) is not None
+        why = f"Unable to access invalid index: {token}: invalid index referenced"
+        raise _Failed(
+            f"error in {action} for path: '{pointer}': "
+            + (why if is_number else f'strconv.Atoi: parsing "{token}": invalid syntax')
+        )
     return index
 
 
@@ -170,14 +190,14 @@ def _own_parent(document: Any, pointer: str, action: str) -> tuple[Any, Any, str
         if not isinstance(child, dict | list):
             raise _missing(action, pointer)
         child = child.copy()
-        node[int(token) if isinstance(node, list) else token] = child
+        node[_index(token, len(node)) if isinstance(node, list) else token] = child
         node = child
     return copied, node, tokens[-1]
 
 
 def _child(node: Any, token: str, pointer: str, action: str) -> Any:
-    if isinstance(node, list):
-        return node[_index(token, len(node), pointer, action)]
+    if isinstance(node, list) and (index := _index(token, len(node))) is not None:
+        return node[index]
     if isinstance(node, dict) and token in node:
         return node[token]
     raise _missing(action, pointer)
@@ -208,7 +228,7 @@ def _put(document: Any, pointer: str, value: Any, action: str) -> Any:
     if isinstance(node, dict):
         node[token] = value
     else:
-        node.insert(len(node) if token == "-" else _index(token, len(node) + 1, pointer, action), value)
+        node.insert(len(node) if token == "-" else _place(node, token, len(node) + 1, pointer, action), value)
     return document
 
 
@@ -217,8 +237,9 @@ def _remove_at(document: Any, pointer: str, action: str) -> Any:
     if action == "remove" and isinstance(node, dict) and token not in node:
         why = f"Unable to remove nonexistent key: {token}: missing value"
         raise _Failed(f"error in remove for path: '{pointer}': {why}")
+    place = _place(node, token, len(node), pointer, action)
     _child(node, token, pointer, action)
-    del node[int(token) if isinstance(node, list) else token]
+    del node[place]
     return document
 
 
@@ -235,7 +256,7 @@ def _replace(document: Any, op: Obj) -> Any:
         return clone(op["value"])
     document, node, token = _own_parent(document, op["path"], "replace")
     _child(node, token, op["path"], "replace")
-    node[int(token) if isinstance(node, list) else token] = clone(op["value"])
+    node[_place(node, token, len(node), op["path"], "replace")] = clone(op["value"])
     return document
 
 
@@ -255,15 +276,19 @@ def _copy(document: Any, op: Obj) -> Any:
 def _test(document: Any, op: Obj) -> Any:
     try:
         value = _get(document, op["path"], "test")
-    except _Failed as failure:
+    except _Failed:
         if op["value"] is None:
             return document
         if _is_absent_member(document, op["path"]):
-            raise _TestFailed(str(failure)) from None
+            raise _TestFailed(_untrue(op)) from None
         raise
     if not _equal(value, op["value"]):
-        raise _TestFailed(f"testing path {op['path']} value failed: test failed")
+        raise _TestFailed(_untrue(op))
     return document
+
+
+def _untrue(op: Obj) -> str:
+    return f"testing value {op['path']} failed: test failed"
 
 
 def _equal(left: Any, right: Any) -> bool:
