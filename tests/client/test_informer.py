@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from counted_calls import assert_flat, steps
 from fake_api import FakeApi
 from informer_bench import NODES, PODS, Heard, informer_of, pod, running
 
@@ -130,6 +131,17 @@ async def test_announced_write_that_watch_has_shown_is_not_waited_for(client, ap
             informer._heard(str(200 + number))
         assert len(informer._own_writes) <= 1100
     assert heard.entries == ["add a"]
+
+
+async def test_own_write_takes_as_much_however_far_the_watch_is_behind(client, api):
+    informer = informer_of(client)
+    async with running(informer):
+        costs = {}
+        for size in (1000, 4000):
+            writes = [pod("p", uid=f"{size}-{n}", resourceVersion=str(10_000 * size + n)) for n in range(size)]
+            costs[size] = steps(lambda writes=writes: [informer.announce(write) for write in writes])
+            costs[size].count //= size
+    assert_flat(costs, "an own write that the watch has not shown")
 
 
 async def test_events_wait_while_an_own_write_of_their_object_is_under_way(client, api):

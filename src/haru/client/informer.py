@@ -97,6 +97,7 @@ class Informer:
         self._deleted_uids: FIFOCache[str, None] = FIFOCache(_REMEMBERED_DELETIONS)
         self._own_writes: dict[tuple[str, str], int] = {}
         """Own writes that the watch has not shown yet, by UID and version: their revisions."""
+        self._most_own_writes = _MOST_OWN_WRITES
         self._held: dict[str, list[tuple[str, Callable[[], WatchEvent]]]] = {}
         """By UID of objects with an own write under way: the events that wait for its answer, with their versions."""
         self._synced = asyncio.Event()
@@ -210,8 +211,10 @@ class Informer:
         """Have the watch pass over an own write: it, or one that follows it at once, is about to be observed."""
         if (revision := _revision(obj)) > self._seen:
             self._own_writes[obj["metadata"].get("uid", ""), str(revision)] = revision
-            if len(self._own_writes) > _MOST_OWN_WRITES:  # not all of them are shown as what they are here
+            if len(self._own_writes) > self._most_own_writes:  # not all of them are shown as what they are here
                 self._own_writes = {write: own for write, own in self._own_writes.items() if own > self._seen}
+                # What a watch that is far behind has not shown is looked through the more rarely, the more it is.
+                self._most_own_writes = max(_MOST_OWN_WRITES, 2 * len(self._own_writes))
 
     def hold_events(self, obj: Obj) -> None:
         """Have events of an object wait until an own write of it is observed: nearly all show what its answer does.
