@@ -8,7 +8,7 @@ import pytest
 from kubectl_answers import QUESTIONS
 from kubelet_cases import BOOT, CASES, END_SANDBOX, PAUSE_SERVER, REMOVE_IMAGE, RESTART
 from kubelet_told import KNOWN, Known, differing, plain, told
-from kubelets_compared import Side
+from kubelets_compared import Side, has_cdi
 from manifests import Obj
 
 WORDS = (
@@ -37,6 +37,12 @@ def test_what_is_refused_is_told_once_without_the_names_of_the_node() -> None:
     side = Side("haru", Path("kubeconfig"), Path("/tmp/kc/haru"), refusals=["-n haru-1 exec p: no p on haru.node"])
     assert side.refused() == ["-n NAMESPACE exec p: no p on NODE"]
     assert side.refused() == []
+
+
+def test_runtime_has_cdi_from_its_version_on() -> None:
+    old = "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3"
+    assert not has_cdi(old)
+    assert has_cdi(old.replace("1.6.20", "1.7.1")) and has_cdi("containerd github.com/x v2.1.5 f")
 
 
 class Recorded(Side):

@@ -188,5 +188,9 @@ def test_pod_finds_what_a_deleted_one_has_left_in_a_claim(cluster: LocalCluster)
     script = "[ -f /data/shards ] && exit 1; echo 7 > /data/shards; sleep 1000"
     applied_until(cluster, sharing("writer", claim, script), "Running")
     cluster.delete("Pod", "writer", wait=30)
-    status = applied_until(cluster, sharing("reader", claim, 'test "$(cat /data/shards)" = 7 && exit 3'), "Failed")
+    script = 'test "$(cat /data/shards)" = 7 || exit 1; trap "echo 8 >> /data/shards; exit 0" TERM; sleep 1000'
+    applied_until(cluster, sharing("second", claim, script), "Running")
+    cluster.delete("Pod", "second", wait=30)
+    reader = sharing("reader", claim, 'test "$(tail -n 1 /data/shards)" = 8 && exit 3')
+    status = applied_until(cluster, reader, "Failed")
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3

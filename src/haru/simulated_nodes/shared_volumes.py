@@ -25,7 +25,8 @@ from haru.kube.simulated_containers.container_shell import files_after
 from haru.kube.simulated_containers.executed import outlives_pod
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources, VolumeContents
 from haru.kube.simulated_containers.found_files import FOUND, found_annotation, found_in
-from haru.kube.simulated_containers.text import as_printed
+from haru.kube.simulated_containers.stop_traps import changed_on_stop
+from haru.kube.simulated_containers.text import as_printed, shifted
 from haru.simulated_nodes.nodes import SimulatedNode
 from haru.simulated_nodes.provisioner import PROVISIONER
 
@@ -93,10 +94,15 @@ class SharedVolumes:
             return {}
         began = parse_time(ran["startedAt"])
         ended = parse_time(ran["finishedAt"]) + _WHOLE_SECOND if "finishedAt" in ran else self._now()
+        elapsed = (ended - began).total_seconds()
         try:
-            history = files_after(pod, container, sources, (ended - began).total_seconds()).history
+            history = files_after(pod, container, sources, elapsed).history
         except (ConfigError, ValueError):
             return {}
+        for change in changed_on_stop(pod, container, sources, elapsed) if _was_stopped(pod, ended) else ():
+            before = history.get(change.path) if change.appends else None
+            text = None if change.text is None else shifted(change.text, elapsed)
+            history.write(change.path, f"{before.text or ''}{text}" if before is not None else text)
         names = {f"{volume}:{path}" for volume, one in sources.found.items() for path in one.texts}
         names |= {name for name in history.names() if not name.startswith("/")}
         now = {name: one.text for name in names if (one := history.get(name)) is not None}
@@ -121,3 +127,10 @@ class SharedVolumes:
         if is_empty:
             self._left.setdefault(place, VolumeContents({}, is_whole=True))
         return place
+
+
+def _was_stopped(pod: Obj, ended: datetime) -> bool:
+    """Whether a container of the pod that has ended then was told to, as the pod is deleted."""
+    text = pod["metadata"].get("deletionTimestamp")
+    grace = timedelta(seconds=pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+    return bool(text) and ended >= parse_time(text) - grace

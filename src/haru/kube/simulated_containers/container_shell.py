@@ -96,12 +96,16 @@ def run_beside(
     *,
     has_clock: bool = False,
 ) -> Ran:
-    """What a hook or a probe does in a container that has run so long; unknown if its environment can not be made."""
+    """What a hook or a probe does in a container that has run so long, and the files that it changes, by name.
+
+    Unknown if its environment can not be made.
+    """
     try:
         files = files_after(pod, container, sources, elapsed)
         shell = ContainerShell(pod, container, replace(sources, network=None), files)
         shell.has_clock = has_clock
-        return shell.run(argv)
+        ran = shell.run(argv)
+        return replace(ran, changes=[files.by_name(one) for one in ran.changes])
     except ConfigError:
         return Ran(unknown=argv[0])
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from haru.kube.meta import Obj
 from haru.kube.simulated_containers.container_shell import run_beside
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
-from haru.kube.simulated_containers.shell_output import Ran
+from haru.kube.simulated_containers.shell_output import Change, Ran
 from haru.kube.simulated_containers.shell_traps import handler_of
 from haru.kube.simulated_containers.test_images import image_argv
 from haru.kube.simulated_containers.trivial_shell import SHELLS
@@ -42,6 +42,16 @@ def run_on_stop(
         return Ran()
     ran = run_beside(pod, container, ["sh", "-c", f"{text}\nexit {STOPPED}"], sources, elapsed, has_clock=True)
     return None if ran.unknown else ran
+
+
+def changed_on_stop(
+    pod: Obj, container: Mapping[str, Any], sources: PodSources = NO_SOURCES, elapsed: float = math.inf
+) -> list[Change]:
+    """The files that a container changes that is stopped after so long: by its hook `preStop`, then by its trap."""
+    command = (((container.get("lifecycle") or {}).get("preStop") or {}).get("exec") or {}).get("command")
+    hook = run_beside(pod, container, command, sources, elapsed).changes if command else []
+    ran = run_on_stop(pod, container, sources, elapsed)
+    return [*hook, *(() if ran is None else ran.changes)]
 
 
 def hook_seconds(pod: Obj, container: Mapping[str, Any], grace: float) -> float:
