@@ -506,6 +506,18 @@ def test_work_that_moves_waits_for_no_more_members_than_get_a_place() -> None:
     assert " --timeout=5m pod first -n default && kubectl create -f " in moved.command
 
 
+@pytest.mark.parametrize(("beside", "found"), [("2", ["move h from a to b"]), ("1", [])])
+def test_work_moves_where_devices_of_the_waiting_work_leave_cpu_for_it(beside: str, found: list[str]) -> None:
+    """The device takes a core of its node: what ran there has no room beside it."""
+    device = {"name": "gpu-0", "nodeAllocatableResourceMappings": {"cpu": {"allocationMultiplier": "1"}}}
+    asked = pod("p", cpu="2", claims=["c"])
+    asked["spec"]["containers"][0]["resources"]["claims"] = [{"name": "c"}]
+    holder = pod("h", cpu="2", node="a")
+    there = [CLASS, node("a", cpu="4"), node("b", cpu=beside), resource_slice("a", [device]), holder]
+    answer = told([*there, claim("c"), asked], "pod", "p")
+    assert [remedy.summary for remedy in answer.remedies if remedy.kind == "MoveWork"] == found
+
+
 def test_evict_names_the_job_set_that_makes_pods_of_its_job_again() -> None:
     job = {"parallelism": 1}
     held = made_by("Job/train-w-0", taken("a", "gpu-0", name="t"), job, above="JobSet/train")

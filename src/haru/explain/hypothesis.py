@@ -230,7 +230,7 @@ def _only_on(spec: Mapping[str, Any], nodes: Collection[str]) -> Obj:
 
 
 def with_places(snapshot: Snapshot, decision: Decision) -> Snapshot:
-    """As if a decision had been carried out: its pods on their nodes, with their devices."""
+    """As if a decision had been carried out: its pods on their nodes, with their devices, which may take of these."""
     nodes: dict[str, NodeInfo | None] = {}
     pods: dict[str, PodInfo | None] = {}
     groups: dict[str, PodGroupState | None] = {}
@@ -238,7 +238,7 @@ def with_places(snapshot: Snapshot, decision: Decision) -> Snapshot:
     allocated = snapshot.allocated
     for member in decision.placed:
         path, name = member.pod.path, member.node or ""
-        bound = snapshot.pods[path].bound_to(name)
+        bound = snapshot.pods[path].bound_to(name, member.claimed)
         pods[path] = bound
         nodes[name] = (nodes.get(name) or snapshot.nodes[name]).with_pod(bound)
         if bound.group is not None:
