@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,3 +81,64 @@ def test_captured_cluster_tells_why_pods_are_not_created(
     # Nobody's names, and yet the same verdicts.
     assert "secret-" not in json.dumps(hidden(read.objects))
     assert sorted(verdict for verdict, _ in held(read.hidden()).values()) == sorted(v for v, _ in told.values())
+
+
+STORAGE: list[dict[str, Any]] = [
+    {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "disk", "annotations": {"by": "secret"}},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "csi": {
+                "driver": "csi.example.com",
+                "volumeHandle": "projects/secret/disk",
+                "nodeStageSecretRef": {"name": "secret"},
+            },
+            "mountOptions": ["secret"],
+        },
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "share"},
+        "spec": {"capacity": {"storage": "1Gi"}, "nfs": {"server": "secret.example.com", "path": "/secret"}},
+    },
+    {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "fast"},
+        "provisioner": "csi.example.com",
+        "parameters": {"pool": "secret"},
+    },
+    {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {"name": "secret-node"},
+        "spec": {
+            "drivers": [{"name": "csi.example.com", "nodeID": "projects/secret/node", "allocatable": {"count": 1}}]
+        },
+    },
+    {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": {"name": "secret-attached"},
+        "spec": {"attacher": "csi.example.com", "nodeName": "secret-node", "source": {"persistentVolumeName": "disk"}},
+        "status": {"attached": True, "attachmentMetadata": {"devicePath": "/dev/secret"}},
+    },
+    {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "late", "annotations": {"volume.kubernetes.io/selected-node": "secret-node"}},
+        "spec": {"storageClassName": "fast"},
+    },
+]
+
+
+def test_hidden_capture_says_nothing_of_where_storage_is_and_keeps_its_limits() -> None:
+    found = {obj["kind"]: obj for obj in hidden(STORAGE)}
+    assert "secret" not in json.dumps(hidden(STORAGE))
+    limits, attached = found["CSINode"], found["VolumeAttachment"]
+    assert limits["spec"]["drivers"][0]["allocatable"] == {"count": 1}
+    assert attached["spec"]["nodeName"] == limits["metadata"]["name"]
+    assert [*found["PersistentVolumeClaim"]["metadata"]["annotations"].values()] == [limits["metadata"]["name"]]

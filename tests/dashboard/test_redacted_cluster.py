@@ -76,6 +76,15 @@ def test_view_for_a_tenant_counts_devices_and_pods_as_the_whole_view(seed: int) 
         assert view.snapshot.nodes[name].requested == info.requested
 
 
+def test_attachment_tells_its_node_and_volume_and_not_what_became_of_it() -> None:
+    spec = {"attacher": "csi.example.com", "nodeName": "a", "source": {"persistentVolumeName": "v"}}
+    metadata = {"name": "csi-1", "uid": "1", "annotations": {"made-for": "qz1z"}}
+    failed = {"attached": False, "attachError": {"message": "the volume of pod qz1z is elsewhere"}}
+    whole = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": metadata, "spec": spec}
+    told = Redaction(frozenset({namespace(0)}), KEY).object("VolumeAttachment", {**whole, "status": failed})
+    assert told == {**whole, "metadata": {"name": "csi-1", "uid": "1"}}
+
+
 def test_work_of_all_hidden_namespaces_is_one_workload() -> None:
     objects = tenant_cluster(Random(1))
     view = redacted(objects, namespace(0))

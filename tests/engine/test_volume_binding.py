@@ -16,12 +16,15 @@ from volume_objects import (
     HOSTNAME,
     LOCAL,
     PROVISIONER,
+    attachment,
     csi_capacity,
     csi_driver,
+    csi_volume,
     storage_class,
     uses,
     volume,
     volume_claim,
+    volume_limit,
     within,
 )
 
@@ -469,21 +472,9 @@ def test_volume_in_a_manifest_is_available_and_a_claim_that_names_one_is_bound()
 def test_attached_volume_counts_once_against_the_limit_of_its_node(
     there: Sequence[str], wanted: str, fits: bool
 ) -> None:
-    volumes = [volume(name, hostPath=None, csi={"driver": PROVISIONER, "volumeHandle": name}) for name in ("v1", "v2")]
-    driver = {"name": PROVISIONER, "nodeID": "a", "allocatable": {"count": 1}}
-    limit: Obj = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "a"}}
-    attached = [
-        {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "VolumeAttachment",
-            "metadata": {"name": f"{name}-on-a"},
-            "spec": {"attacher": PROVISIONER, "nodeName": "a", "source": {"persistentVolumeName": name}},
-        }
-        for name in there
-    ]
-    asked = pod("p", volumes=uses("c"))
-    objects = [node("a"), storage_class(), *volumes, volume_claim("c", bound=wanted), *attached, asked]
-    snapshot = SchedulerCache.of([*objects, {**limit, "spec": {"drivers": [driver]}}]).snapshot()
+    asked, volumes = pod("p", volumes=uses("c")), map(csi_volume, ("v1", "v2"))
+    objects = [node("a"), storage_class(), *volumes, volume_claim("c", bound=wanted), volume_limit("a", 1), asked]
+    snapshot = SchedulerCache.of([*objects, *(attachment(name, "a") for name in there)]).snapshot()
     found = decide(snapshot, [asked], group=None, options=options())
     assert (found.status == "scheduled") == fits
     assert fits or "1 node(s) exceed max volume count" in found.message

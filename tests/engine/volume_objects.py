@@ -115,3 +115,22 @@ def csi_capacity(name: str, topology: Obj | None, capacity: str = "10Gi", class_
         "capacity": capacity,
         **fields,
     }
+
+
+def csi_volume(name: str, **more: Any) -> Obj:
+    """A volume of the provisioner's driver, reachable from every node."""
+    return volume(name, class_name=FAST, hostPath=None, csi={"driver": PROVISIONER, "volumeHandle": name}, **more)
+
+
+def volume_limit(node: str, count: int) -> Obj:
+    """The CSINode of a node that can attach so many volumes of the provisioner's driver."""
+    driver = {"name": PROVISIONER, "nodeID": node, "allocatable": {"count": count}}
+    version = "storage.k8s.io/v1"
+    return {"apiVersion": version, "kind": "CSINode", "metadata": {"name": node}, "spec": {"drivers": [driver]}}
+
+
+def attachment(name: str, node: str) -> Obj:
+    """A volume that is attached to a node."""
+    spec = {"attacher": PROVISIONER, "nodeName": node, "source": {"persistentVolumeName": name}}
+    meta = {"name": f"{name}-on-{node}"}
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": meta, "spec": spec}

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import pytest
 from engine_objects import Obj, device_class, node, pod, resource_slice
 from explain_schema import check_explanation, check_story
-from volume_objects import FAST, PROVISIONER, storage_class, uses, volume, volume_claim
+from volume_objects import FAST, PROVISIONER, attachment, csi_volume, storage_class, uses, volume_claim, volume_limit
 
+from haru.api.changes import Delete
 from haru.api.cluster_reader import fetch
 from haru.api.snapshot import Snapshot
 from haru.apiserver.config import AuthenticationOptions, ServerConfig, UserInfo
@@ -92,23 +93,27 @@ def test_full_read_access_gives_complete_explanation() -> None:
 
 def test_limits_of_volumes_are_read() -> None:
     """A node that can attach no more is no free place."""
-    here = {"persistentVolumeName": "v"}
-    attached: Obj = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "v-on-a"}}
-    attached["spec"] = {"attacher": PROVISIONER, "nodeName": "a", "source": here}
-    limits: Obj = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "a"}}
-    limits["spec"] = {"drivers": [{"name": PROVISIONER, "nodeID": "a", "allocatable": {"count": 1}}]}
-    source = {"hostPath": None, "csi": {"driver": PROVISIONER, "volumeHandle": "v"}}
     wants = pod("wants", cpu="1", volumes=uses("more"))
-    storage = [
-        storage_class(FAST, PROVISIONER),
-        volume("v", class_name=FAST, **source),
-        volume_claim("more", class_name=FAST),
-    ]
-    snapshot = asyncio.run(seen_by((["*"], ""), more=[*storage, limits, attached, wants]))
+    storage = [storage_class(FAST, PROVISIONER), csi_volume("v"), volume_claim("more", class_name=FAST)]
+    limited = [*storage, volume_limit("a", 1), attachment("v", "a"), wants]
+    snapshot = asyncio.run(seen_by((["*"], ""), more=limited))
     told = snapshot.explain("pod/wants")
     assert isinstance(told, Explanation)
     assert (told.verdict, [reason.type for reason in told.reasons]) == ("FitsLater", ["TooManyVolumes"])
     assert told.reasons[0].data == {"driver": PROVISIONER, "attached": 1, "wanted": 1, "limit": 1, "nodes": 1}
+
+
+def test_volume_is_detached_once_the_pod_that_uses_it_is_gone() -> None:
+    """Ended work makes room for volumes, too."""
+    claims = [volume_claim("c", class_name=FAST, bound="v"), volume_claim("more", class_name=FAST)]
+    storage = [storage_class(FAST, PROVISIONER), csi_volume("v", claim=claims[0], phase="Bound"), *claims]
+    pods = [pod("runs", node="a", volumes=uses("c")), pod("wants", volumes=uses("more"))]
+    snapshot = Snapshot.of([node("a"), *storage, volume_limit("a", 1), attachment("v", "a"), *pods])
+    told = snapshot.explain("pod/wants")
+    assert isinstance(told, Explanation)
+    assert (told.verdict, [reason.type for reason in told.reasons]) == ("FitsLater", ["TooManyVolumes"])
+    assert [(way.kind, way.confirmed) for way in told.remedies if way.kind == "Evict"] == [("Evict", True)]
+    assert [start.path for start in snapshot.what_if(Delete("pod/runs")).starts] == ["default/wants"]
 
 
 def test_tenant_explanation_lists_kinds_not_read() -> None:

@@ -2,25 +2,39 @@
 
 Every name, namespace and image is replaced by a number that stands where the name stood in the order of all of them,
 so whatever goes by the order of names comes out alike; where a seed and a name break a tie it may break the other
-way. Annotations become digests, but those that decisions read; what
-containers run, their environment and the texts of conditions are left out.
+way. Annotations become digests, but those that decisions read, and so does what drivers of storage call a node or a
+volume; what containers run, their environment, where volumes are and the texts of conditions are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
 from haru.kube.meta import Obj
 from haru.kube.workload_pods import BY_QUOTA
 
-_READ = ("haru.dev/", "resource.kubernetes.io/", "simulated.haru.dev/")
+_READ = (
+    *("haru.dev/", "resource.kubernetes.io/", "simulated.haru.dev/"),
+    *("pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/"),
+)
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _KEPT_OF_CONTAINERS = frozenset({"name", "image", "resources", "ports", "restartPolicy", "restartPolicyRules"})
 _KEPT_VOLUMES = frozenset({"persistentVolumeClaim", "ephemeral"})
 _KEPT_NAMES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
-_NEVER = frozenset({"managedFields", "message", "description"})
+_KEPT_OF_STORAGE: Mapping[str, frozenset[str]] = {
+    "PersistentVolume": frozenset(
+        {"accessModes", "capacity", "claimRef", "csi", "nodeAffinity", "persistentVolumeReclaimPolicy"}
+        | {"storageClassName", "volumeMode"}
+    ),
+    "VolumeAttachment": frozenset({"attacher", "nodeName", "source"}),
+}
+"""Of the specs of these kinds: what else is there says where somebody's storage is."""
+_KEPT_OF_CSI = frozenset({"driver", "volumeHandle"})
+_NEVER = frozenset({"managedFields", "message", "description", "attachmentMetadata"})
+_DIGESTS = frozenset({"volumeHandle", "nodeID"})
+"""What has to stay one and the same thing."""
 _AS_THEY_ARE = frozenset({"attributes", "capacity", "expression"})
 """What selectors read must go on saying what they read."""
 
@@ -51,10 +65,15 @@ def _slim(obj: Obj) -> Obj:
     metadata = {k: v for k, v in obj["metadata"].items() if k not in ("managedFields", "generateName")}
     if metadata.get("annotations"):
         metadata["annotations"] = {
-            key: value if key.startswith(_READ) else sha256(str(value).encode()).hexdigest()[:12]
-            for key, value in metadata["annotations"].items()
+            key: value if key.startswith(_READ) else _digest(value) for key, value in metadata["annotations"].items()
         }
     found = {**obj, "metadata": metadata}
+    if obj["kind"] in _KEPT_OF_STORAGE:
+        found["spec"] = _only(_KEPT_OF_STORAGE[obj["kind"]], obj["spec"])
+        if found["spec"].get("csi"):
+            found["spec"]["csi"] = _only(_KEPT_OF_CSI, found["spec"]["csi"])
+    elif obj["kind"] == "StorageClass":
+        found = {k: v for k, v in found.items() if k not in ("parameters", "mountOptions")}
     for path in (("spec",), ("spec", "template", "spec")):
         spec = _at(found, path)
         if spec is not None:
@@ -62,11 +81,19 @@ def _slim(obj: Obj) -> Obj:
     return found
 
 
+def _only(keys: Collection[str], value: Obj) -> Obj:
+    return {k: v for k, v in value.items() if k in keys}
+
+
+def _digest(value: object) -> str:
+    return sha256(str(value).encode()).hexdigest()[:12]
+
+
 def _slim_spec(spec: Obj) -> Obj:
     found = dict(spec)
     for name in _CONTAINERS:
         if isinstance(spec.get(name), list):
-            found[name] = [{k: v for k, v in c.items() if k in _KEPT_OF_CONTAINERS} for c in spec[name]]
+            found[name] = [_only(_KEPT_OF_CONTAINERS, c) for c in spec[name]]
     if isinstance(spec.get("volumes"), list):
         found["volumes"] = [
             volume if _KEPT_VOLUMES & volume.keys() else {"name": volume.get("name"), "emptyDir": {}}
@@ -116,7 +143,13 @@ def _renamed(value: Any, known: Mapping[str, str]) -> Any:
         head, slash, tail = value.partition("/")
         return f"{known.get(head, head)}/{known[tail]}" if slash and tail in known else value
     if isinstance(value, Mapping):
-        return {k: v if k in _AS_THEY_ARE else _renamed(v, known) for k, v in value.items() if k not in _NEVER}
+        return {k: _value(k, v, known) for k, v in value.items() if k not in _NEVER}
     if isinstance(value, list):
         return [_renamed(item, known) for item in value]
     return value
+
+
+def _value(key: str, value: Any, known: Mapping[str, str]) -> Any:
+    if key in _DIGESTS:
+        return _digest(value)
+    return value if key in _AS_THEY_ARE else _renamed(value, known)

@@ -103,6 +103,7 @@ def explain(
 def _explained(
     snapshot: Snapshot, kind: ExplainedKind, obj: Obj, related: Sequence[Obj], inquiry: Inquiry
 ) -> Explanation:
+    snapshot = hypothesis.attached_by_pods(snapshot)
     for extra in related:
         if extra["kind"] == "Pod" and namespaced_name(extra) not in snapshot.pods:
             snapshot = hypothesis.with_pods(snapshot, [PodInfo.of(extra)])

@@ -22,6 +22,7 @@ from haru.engine.dra import (
     Taint,
     decode_class,
 )
+from haru.engine.plugins import attachments_of_pods
 from haru.engine.state import (
     GroupKey,
     NodeInfo,
@@ -33,7 +34,7 @@ from haru.engine.state import (
     freed,
     is_user,
 )
-from haru.kube.meta import Obj, controller_of
+from haru.kube.meta import Obj, controller_of, name_of
 
 CORDON_TAINT = "node.kubernetes.io/unschedulable"
 
@@ -111,6 +112,15 @@ def _released(snapshot: Snapshot, paths: Iterable[str], allocated: AllocatedStat
         ),
         allocated=allocated,
     )
+
+
+def attached_by_pods(snapshot: Snapshot) -> Snapshot:
+    """As if the volumes that pods use were attached by these alone: they are detached once the pods are gone."""
+    gone = {name_of(attachment): None for attachment in attachments_of_pods(snapshot)}
+    if not gone:
+        return snapshot
+    rest = Patched(snapshot.objects("VolumeAttachment"), gone)
+    return replace(snapshot, others={**snapshot.others, "VolumeAttachment": rest})
 
 
 def emptied(snapshot: Snapshot, keep: Iterable[str]) -> Snapshot:

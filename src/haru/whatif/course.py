@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from haru.engine import Options, RoundResult, SchedulerCache, Snapshot, run_round
+from haru.engine.plugins import attachments_of_pods
 from haru.engine.podgroup import count_succeeded
 from haru.engine.state import Eviction, PodInfo, consumer_key, freed, workload_of
 from haru.kube.meta import Obj, controller_of
@@ -66,6 +67,8 @@ class Course:
         self._began = self._now = now
         self._ground = Ground.of(objects, original)
         self._cluster = SchedulerCache.of(objects)
+        for attachment in attachments_of_pods(self._cluster.snapshot()):
+            self._cluster.remove(attachment)
         count_succeeded(self._cluster)
         self._end = End(self._cluster.snapshot(), now)
         self._gone: set[tuple[str, str, str]] = set()

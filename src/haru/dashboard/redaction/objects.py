@@ -97,7 +97,10 @@ class Redaction:
         }
 
     def _of_the_cluster(self, kind: str, obj: Obj) -> Obj:
-        """A volume names the claim that it is bound to."""
+        """A volume names the claim that it is bound to; what became of an attachment may tell of anything."""
+        if kind == "VolumeAttachment":
+            metadata = _only(obj["metadata"], ("name", "uid"))
+            return {"apiVersion": obj.get("apiVersion"), "kind": kind, "metadata": metadata, "spec": obj["spec"]}
         bound = (obj.get("spec") or {}).get("claimRef") if kind == "PersistentVolume" else None
         if not bound or bound.get("namespace") in self.shown:
             return obj

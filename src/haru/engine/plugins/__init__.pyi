@@ -6,6 +6,7 @@ from .dynamicresources.pod_claims import resolve_claims as resolve_claims
 from .dynamicresources.prefilter import DeviceDemand as DeviceDemand
 from .dynamicresources.prefilter import device_demand_of as device_demand_of
 from .nodeaffinity.plugin import named_nodes as named_nodes
+from .nodevolumelimits.plugin import attachments_of_pods as attachments_of_pods
 from .registry import ARGUMENT_READERS as ARGUMENT_READERS
 from .registry import PLUGINS as PLUGINS
 from .registry import plugins_for as plugins_for

@@ -91,6 +91,29 @@ def _attached(snapshot: Snapshot) -> dict[str, set[CsiVolume]]:
     return found
 
 
+def attachments_of_pods(snapshot: Snapshot) -> list[Obj]:
+    """Return the VolumeAttachments of volumes that a pod on the node uses: once no pod does, they go."""
+    found, used = list[Obj](), dict[str, set[str]]()
+    for attachment in snapshot.objects("VolumeAttachment").values():
+        spec = attachment.get("spec") or {}
+        node = spec.get("nodeName") or ""
+        if node not in used:
+            used[node] = set(_volume_names(snapshot, node))
+        if (spec.get("source") or {}).get("persistentVolumeName") in used[node]:
+            found.append(attachment)
+    return found
+
+
+def _volume_names(snapshot: Snapshot, node: str) -> Iterator[str]:
+    """The PersistentVolumes that pods on a node use."""
+    claims, info = snapshot.objects("PersistentVolumeClaim"), snapshot.nodes.get(node)
+    for pod in info.pods.values() if info is not None else ():
+        for name in pod.volume_claims:
+            volume = ((claims.get(f"{pod.key.namespace}/{name}") or {}).get("spec") or {}).get("volumeName")
+            if volume:
+                yield volume
+
+
 class NodeVolumeLimits:
     """Refuse nodes that can attach no more volumes."""
 
