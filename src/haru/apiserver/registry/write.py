@@ -242,16 +242,7 @@ async def change(
             changed = await call.chain.change_update(call, wanted, live, track, _built_in(call, live))
             if changed is not None:
                 wanted, owned = changed, True
-        if prepare is None and not owned and not call.subresource:
-            # What the kind's strategy and admission make of it is nobody's, as in a new object.
-            complete = _completed(call, wanted, live)
-            tracked = _tracked(call, live, complete)["metadata"].get("managedFields")
-            written = json_form(await _prepared(call, complete, live), resource.kind, live)
-            new = {**written, "metadata": with_member(written["metadata"], "managedFields", tracked)}
-        else:
-            new = written = json_form(await (prepare or prepare_change)(call, wanted, live), resource.kind, live)
-            if not owned:
-                new = _owned(call, live, new, written)
+        new, written = await _as_written(call, wanted, live, prepare, owned)
         if call.chain is not None:
             await call.chain.judge_update(call, new, live)
         if _unchanged(new, live) and not record.stale and is_whole(record, resource):
@@ -262,6 +253,18 @@ async def change(
         if pinned and not retry:
             break
     raise conflict_error(resource.kind.group, resource.kind.plural, call.name)
+
+
+async def _as_written(call: Call, wanted: Obj, live: Obj, prepare: Prepare | None, owned: bool) -> tuple[Obj, Obj]:
+    """The object as it is to be stored, and what the writer and the kind's strategy made of it."""
+    if prepare is None and not owned and not call.subresource:
+        # What the kind's strategy and admission make of it is nobody's, as in a new object.
+        complete = _completed(call, wanted, live)
+        tracked = _tracked(call, live, complete)["metadata"].get("managedFields")
+        written = json_form(await _prepared(call, complete, live), call.resource.kind, live)
+        return {**written, "metadata": with_member(written["metadata"], "managedFields", tracked)}, written
+    written = json_form(await (prepare or prepare_change)(call, wanted, live), call.resource.kind, live)
+    return (written if owned else _owned(call, live, written, written)), written
 
 
 def _built_in(call: Call, live: Obj) -> Callable[[Obj], Awaitable[None]] | None:

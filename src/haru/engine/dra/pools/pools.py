@@ -78,24 +78,28 @@ class PoolView:
         self.problem = ""
         self.status: PoolStatus = "ok" if whole else "incomplete"
         if whole:
-            sets = slices[0].counter_sets
-            if len(slices) > 1:
-                sets = tuple([counter_set for item in slices for counter_set in item.counter_sets])
-            table = self.table
-            if not (sets or elsewhere or table.consuming) and len(table.places) == len(table.devices):
-                self.charges = _none(len(table.devices)).charges
-                return
-            counters = _counters_of(table, sets)
-            beside = _counters_of(self.elsewhere, sets) if elsewhere else _NO_COUNTERS
-            self.problem = _repeated(table, sets)
-            if partitionable and not self.problem:
-                self.problem = counters.fault or beside.fault
-            if self.problem:
-                self.status = "invalid"
-            else:
-                _, self.counter_names, self.totals, self.charges, _ = counters
-                self._charges_elsewhere = beside.charges
-                self.overdrawn = bool(self.totals) and min(self.totals) < 0
+            self._count(slices, elsewhere, partitionable)
+
+    def _count(self, slices: Sequence[Slice], elsewhere: Sequence[Slice], partitionable: bool) -> None:
+        """Take in the counters of a whole pool, and what is wrong with it."""
+        sets = slices[0].counter_sets
+        if len(slices) > 1:
+            sets = tuple([counter_set for item in slices for counter_set in item.counter_sets])
+        table = self.table
+        if not (sets or elsewhere or table.consuming) and len(table.places) == len(table.devices):
+            self.charges = _none(len(table.devices)).charges
+            return
+        counters = _counters_of(table, sets)
+        beside = _counters_of(self.elsewhere, sets) if elsewhere else _NO_COUNTERS
+        self.problem = _repeated(table, sets)
+        if partitionable and not self.problem:
+            self.problem = counters.fault or beside.fault
+        if self.problem:
+            self.status = "invalid"
+        else:
+            _, self.counter_names, self.totals, self.charges, _ = counters
+            self._charges_elsewhere = beside.charges
+            self.overdrawn = bool(self.totals) and min(self.totals) < 0
 
     def device_id(self, index: int) -> DeviceId:
         """The identity of a device of this view."""
