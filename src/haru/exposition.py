@@ -108,8 +108,9 @@ def _braced(labels: str) -> str:
 
 
 def _labelled(names: Labels, values: Labels) -> str:
-    return ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(zip(names, values, strict=True)))
+    return ",".join(f'{name}="{escaped(value)}"' for name, value in sorted(zip(names, values, strict=True)))
 
 
-def _escaped(value: str) -> str:
+def escaped(value: str) -> str:
+    """The value of a label as the text format has it."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -9,7 +9,6 @@ from engine_objects import DRIVER, allocated, allocation, claim, node, pod, pod_
 
 from haru.dashboard.template_engine import aged
 from haru.dashboard.views.device_map import DeviceMap, device_map
-from haru.dashboard.views.device_timeline import milliseconds
 from haru.dashboard.views.out_of_service import outages
 from haru.dashboard.views.queue import pods_of, subject, waiting_work
 from haru.dashboard.views.story import PodRow, story
@@ -21,6 +20,7 @@ from haru.engine import SchedulerCache
 from haru.explain.cards import Layouts
 from haru.explain.happenings import Happening
 from haru.kube.device_usage import UTILIZATION_KEY
+from haru.kube.names import parse_milliseconds
 
 Obj = dict[str, Any]
 NOW = "2026-03-01T12:00:00Z"
@@ -411,7 +411,7 @@ def test_what_is_out_of_service_has_its_reason_its_page_and_since_when() -> None
         [ready("a"), lost, cordoned, resource_slice("a", [{"name": "gpu-0", "taints": xid}, {"name": "gpu-1"}])]
     ).snapshot()
     recorded = [
-        Happening("fault", "a", "", "gpu-0 on a is tainted: xid=79:NoExecute", milliseconds(NOW), ended)
+        Happening("fault", "a", "", "gpu-0 on a is tainted: xid=79:NoExecute", parse_milliseconds(NOW), ended)
         for ended in (1, 0)
     ]
     found = outages(snapshot, Layouts(), recorded)

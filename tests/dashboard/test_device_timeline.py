@@ -14,8 +14,6 @@ from haru.dashboard.views.device_timeline import (
     device_timeline,
     happenings,
     held_now,
-    milliseconds,
-    rfc3339,
 )
 from haru.dashboard.views.queue import ShownExplanation, WaitingWorkload
 from haru.dashboard.views.usage_history import UsageHistory
@@ -24,6 +22,8 @@ from haru.engine import SchedulerCache
 from haru.explain import explain
 from haru.explain.cards import Layouts
 from haru.explain.happenings import Happening
+from haru.kube.names import format_milliseconds as rfc3339
+from haru.kube.names import parse_milliseconds as milliseconds
 
 HOUR = 3_600_000
 T0 = milliseconds("2026-03-01T12:00:00Z")

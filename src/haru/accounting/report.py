@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
 from haru.accounting.device_states import (
@@ -24,6 +23,7 @@ from haru.accounting.pressure import NOTHING_KNOWN, PodPressure, Pressures, high
 from haru.engine.dra import DoubleAllocation
 from haru.explain.card_counts import CardCounts, Word, counts_text
 from haru.kube.meta import Obj
+from haru.kube.names import format_milliseconds
 
 NOBODY = ""
 API_VERSION = "haru.dev/v1alpha2"
@@ -193,8 +193,8 @@ def usage_over(total: Total, chosen: Filter | None = None) -> Usage:
         _by_state(found),
         _hours_by_word(total.amounts),
         _rows(found, chosen or Filter()),
-        since=_time(total.since),
-        until=_time(total.until),
+        since=format_milliseconds(total.since),
+        until=format_milliseconds(total.until),
         observed_seconds=total.observed / 1000,
         window_seconds=window / 1000,
     )
@@ -347,7 +347,3 @@ def _number(value: float) -> str:
 
 def _plain(value: float) -> float:
     return round(value, 6)
-
-
-def _time(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from haru.controllers import claim_names
 from haru.controllers.objects import POD_GROUPS, PODS
+from haru.engine.state import namespaced_name
 from haru.errors import InputError
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, podgroup_of
 
 _SYSTEM_CLASSES: dict[str, Obj] = {
     "system-cluster-critical": {"value": 2_000_000_000},
@@ -53,8 +54,8 @@ def _default_class(classes: Iterable[Obj]) -> Obj | None:
 
 
 def _with_claims(objects: Sequence[Obj], *, group_claims: bool) -> Iterator[Obj]:
-    templates = {_path(o): o for o in objects if o["kind"] == "ResourceClaimTemplate"}
-    groups = {_path(o): o for o in objects if o["kind"] == "PodGroup"} if group_claims else {}
+    templates = {namespaced_name(o): o for o in objects if o["kind"] == "ResourceClaimTemplate"}
+    groups = {namespaced_name(o): o for o in objects if o["kind"] == "PodGroup"} if group_claims else {}
     made: dict[str, Obj] = {}
     for obj in objects:
         if obj["kind"] != "Pod":
@@ -62,7 +63,7 @@ def _with_claims(objects: Sequence[Obj], *, group_claims: bool) -> Iterator[Obj]
             continue
         recorded = claim_names.recorded_names(obj)
         added: list[Obj] = []
-        group = groups.get(f"{obj['metadata']['namespace']}/{claim_names.group_name(obj)}")
+        group = groups.get(f"{obj['metadata']['namespace']}/{podgroup_of(obj)}")
         for entry in claim_names.entries_of(obj):
             name = entry.get("resourceClaimTemplateName")
             template = templates.get(f"{obj['metadata']['namespace']}/{name}")
@@ -71,7 +72,7 @@ def _with_claims(objects: Sequence[Obj], *, group_claims: bool) -> Iterator[Obj]
             shared = group is not None and claim_names.matches_group(group, entry)
             owner, kind = (group, POD_GROUPS) if group is not None and shared else (obj, PODS)
             claim = _claim(owner, kind, entry["name"], template)
-            made.setdefault(_path(claim), claim)
+            made.setdefault(namespaced_name(claim), claim)
             added.append({"name": entry["name"], "resourceClaimName": claim["metadata"]["name"]})
         yield _recorded(obj, added) if added else obj
     yield from made.values()
@@ -90,7 +91,3 @@ def _recorded(pod: Obj, names: list[Obj]) -> Obj:
         **pod,
         "status": {**status, "resourceClaimStatuses": [*(status.get("resourceClaimStatuses") or ()), *names]},
     }
-
-
-def _path(obj: Obj) -> str:
-    return f"{obj['metadata'].get('namespace') or 'default'}/{obj['metadata']['name']}"

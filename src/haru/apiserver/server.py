@@ -42,7 +42,7 @@ from haru.apiserver.proxy.kubelets.connections import connect_request_of, requir
 from haru.apiserver.proxy.targets import proxy_request_of, required_right
 from haru.apiserver.registry.handlers import Handler, method_not_allowed, verb_of
 from haru.apiserver.registry.patch import kind_of_patch
-from haru.apiserver.registry.resources import is_discovery_path, no_such_path
+from haru.apiserver.registry.resources import is_discovery_path
 from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import (
     JSON,
@@ -61,7 +61,7 @@ from haru.apiserver.start_retry import until_store_answers
 from haru.apiserver.streams import OpenStreams
 from haru.event_loop import SharedTimeout, is_for_a_client
 from haru.kube.durations import nanoseconds_of
-from haru.kube.errors import StatusError, bad_request_error, internal_error, suppress_status
+from haru.kube.errors import StatusError, bad_request_error, internal_error, no_such_path, suppress_status
 from haru.kube.lifecycle import deprecation_warning
 from haru.kube.meta import Obj
 from haru.kube.names import is_path_segment_name

@@ -23,7 +23,7 @@ from haru.cel.overloads import member
 from haru.cel.program import MeteredProgram, Program, instantiation_error, parse_and_check
 from haru.cel.ranges import NOTHING, Estimate, Operand, Path, Range
 from haru.cel.types import ANY, BOOL, DYN, STRING, Type, map_of, struct
-from haru.cel.values import Value, equals, type_name
+from haru.cel.values import Value, equals_quietly, type_name
 from haru.kube.meta import Obj
 from haru.kube.quantity import parse_quantity
 
@@ -162,19 +162,12 @@ def _attribute_value(attribute: Obj, list_attributes: bool) -> Value:
 
 def _includes(target: Value, wanted: Value) -> bool:
     if not isinstance(target, list | tuple):
-        return _same(target, wanted)
-    if any(_same(item, wanted) for item in target[:MAX_LIST_LENGTH]):
+        return equals_quietly(target, wanted)
+    if any(equals_quietly(item, wanted) for item in target[:MAX_LIST_LENGTH]):
         return True
     if len(target) > MAX_LIST_LENGTH:
         raise EvaluationError(f"'includes' function cannot be applied to lists longer than {MAX_LIST_LENGTH} values")
     return False
-
-
-def _same(left: Value, right: Value) -> bool:
-    try:
-        return equals(left, right)
-    except EvaluationError:
-        return False
 
 
 _INCLUDES = Library("dra.includes", {"includes": (member("dra_includes_dyn_dyn", (DYN, DYN), BOOL, _includes),)})

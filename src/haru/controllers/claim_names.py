@@ -44,11 +44,6 @@ def claim_keys(pod: Mapping[str, Any]) -> list[str]:
     return [f"{namespace_of(pod)}/{name}" for name in (*names, extended) if name]
 
 
-def group_name(pod: Mapping[str, Any]) -> str:
-    """The PodGroup that the pod belongs to, or an empty text."""
-    return str(((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or "")
-
-
 def matches_group(group: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
     """Whether the group has the very same entry, so that the claim is the group's."""
     keys = ("name", "resourceClaimName", "resourceClaimTemplateName")

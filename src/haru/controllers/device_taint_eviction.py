@@ -29,7 +29,17 @@ from haru.engine.dra import (
     newest_slices,
 )
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, controller_of, get_condition, is_being_deleted, name_of, namespace_of, node_of, uid_of
+from haru.kube.meta import (
+    Obj,
+    controller_of,
+    get_condition,
+    is_being_deleted,
+    name_of,
+    namespace_of,
+    node_of,
+    podgroup_of,
+    uid_of,
+)
 from haru.kube.names import counted, parse_time
 
 FIELD_MANAGER = "device-taint-eviction-controller"
@@ -185,7 +195,7 @@ class DeviceTaintEvictionController(Controller):
         return [rule for key in keys for rule in self.rules.by_index("pool", key)]
 
     def _uses(self, pod: Obj, claim: Obj) -> bool:
-        owner, group = controller_of(claim), claim_names.group_name(pod)
+        owner, group = controller_of(claim), podgroup_of(pod)
         if owner is not None and owner["kind"] == PODS.kind and owner["uid"] != uid_of(pod):
             return False
         return any(

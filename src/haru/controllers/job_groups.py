@@ -19,7 +19,7 @@ from haru.controllers.objects import JOBS, POD_GROUPS, WORKLOADS, by_controller,
 from haru.kube.errors import StatusError
 from haru.kube.job_groups import is_outgrown, never_started, new_pod_group, new_workload
 from haru.kube.jobs import has_own_group, is_gang_job
-from haru.kube.meta import Obj, controller_of, is_being_deleted, name_of, namespace_of, node_of, uid_of
+from haru.kube.meta import Obj, controller_of, is_being_deleted, name_of, namespace_of, node_of, podgroup_of, uid_of
 
 _MAX_NAMES = 5
 
@@ -67,7 +67,7 @@ class JobGroups:
 
     def left_behind(self, job: Obj, active: Iterable[Obj]) -> list[str]:
         """The uids of pods that wait in a group which they no longer fill: the Job has another size than its gang."""
-        waiting = [pod for pod in active if not node_of(pod) and _group_of(pod)]
+        waiting = [pod for pod in active if not node_of(pod) and podgroup_of(pod)]
         if not waiting or has_own_group(job["spec"]):
             return []
         if not is_gang_job(job):
@@ -76,7 +76,7 @@ class JobGroups:
             return []
         fitting = {name_of(group) for group in self.groups.by_index("controller", uid_of(job))}
         fitting -= {name_of(group) for group in self._outgrown(job)[0]}
-        return [uid_of(pod) for pod in waiting if _group_of(pod) not in fitting]
+        return [uid_of(pod) for pod in waiting if podgroup_of(pod) not in fitting]
 
     async def group_for(self, job: Obj, pods: Sequence[Obj], active: Sequence[Obj], left: int) -> str | None:
         """The name of the PodGroup for a Job's new pods; None: they have none.
@@ -112,7 +112,7 @@ class JobGroups:
         group = self._only(self.groups, "workload", job, object_key(workload))
         if group is None:
             group = await self._create(self.groups, lambda attempt: new_pod_group(job, workload, attempt), job)
-        if is_being_deleted(group) and not any(is_active(pod) and _group_of(pod) == name_of(group) for pod in pods):
+        if is_being_deleted(group) and not any(is_active(pod) and podgroup_of(pod) == name_of(group) for pod in pods):
             # Nothing keeps it: it may be gone before the first new pod is seen, and that pod would wait for ever.
             raise GroupPending(f"PodGroup {object_key(group)} is being deleted")
         return name_of(group)
@@ -126,7 +126,7 @@ class JobGroups:
     async def _retire(self, job: Obj, active: Sequence[Obj]) -> None:
         """Delete what the Job has outgrown, once none of the pods that go on is a member of it."""
         groups, workloads = self._outgrown(job)
-        if {name_of(group) for group in groups} & {_group_of(pod) for pod in active}:
+        if {name_of(group) for group in groups} & {podgroup_of(pod) for pod in active}:
             return
         for informer, outgrown in ((self.groups, groups), (self.workloads, workloads)):
             for obj in outgrown:
@@ -184,7 +184,3 @@ def _is_left_over(obj: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
     """It belongs to an earlier Job of the same name and is only waiting to be collected."""
     owner = controller_of(obj) or {}
     return (owner.get("kind"), owner.get("name")) == (JOBS.kind, name_of(job)) and owner.get("uid") != uid_of(job)
-
-
-def _group_of(pod: Mapping[str, Any]) -> str:
-    return str((pod["spec"].get("schedulingGroup") or {}).get("podGroupName") or "")

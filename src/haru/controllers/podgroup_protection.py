@@ -11,16 +11,15 @@ from typing import Any, ClassVar
 
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
-from haru.controllers.claim_names import group_name
 from haru.controllers.objects import POD_GROUPS, PODS, is_terminal
 from haru.kube.errors import suppress_status
 from haru.kube.finalizers import POD_GROUP_PROTECTION
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, has_finalizer, is_being_deleted, namespace_of
+from haru.kube.meta import Obj, has_finalizer, is_being_deleted, namespace_of, podgroup_of
 
 
 def _group_of(pod: Mapping[str, Any]) -> Iterable[str]:
-    name = group_name(pod)
+    name = podgroup_of(pod)
     return [f"{namespace_of(pod)}/{name}"] if name and not is_terminal(pod) else []
 
 
@@ -52,7 +51,7 @@ class PodGroupProtectionController(Controller):
             self._pod_gone(new)
 
     def _pod_gone(self, pod: Obj) -> None:
-        if name := group_name(pod):
+        if name := podgroup_of(pod):
             self.queue.add(f"{namespace_of(pod)}/{name}")
 
     async def sync(self, key: str) -> float | None:

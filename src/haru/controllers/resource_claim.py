@@ -20,10 +20,20 @@ from haru.client.informer import Informer, object_key
 from haru.controllers import claim_names
 from haru.controllers.base import Context, Controller
 from haru.controllers.claim_names import DELETE_PROTECTION, MAX_RESERVED
-from haru.controllers.objects import CLAIM_TEMPLATES, CLAIMS, POD_GROUPS, PODS, is_terminal
+from haru.controllers.objects import CLAIM_TEMPLATES, CLAIMS, POD_GROUPS, PODS, by_controller, is_terminal
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, controller_of, has_finalizer, is_being_deleted, name_of, namespace_of, node_of, uid_of
+from haru.kube.meta import (
+    Obj,
+    controller_of,
+    has_finalizer,
+    is_being_deleted,
+    name_of,
+    namespace_of,
+    node_of,
+    podgroup_of,
+    uid_of,
+)
 
 FIELD_MANAGER = "ResourceClaimController"
 _REMEMBERED_DELETIONS = 500
@@ -51,17 +61,12 @@ def _templates_of(obj: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _group_of(pod: Mapping[str, Any]) -> Iterable[str]:
-    name = claim_names.group_name(pod)
+    name = podgroup_of(pod)
     return [f"{namespace_of(pod)}/{name}"] if name and claim_names.entries_of(pod) else []
 
 
 def _consumers_of(claim: Mapping[str, Any]) -> Iterable[str]:
     return [entry["uid"] for entry in claim_names.reserved_for(claim)]
-
-
-def _owner_of(claim: Mapping[str, Any]) -> Iterable[str]:
-    owner = controller_of(claim)
-    return [owner["uid"]] if owner else []
 
 
 class ResourceClaimController(Controller):
@@ -83,7 +88,7 @@ class ResourceClaimController(Controller):
         self.pods.add_index("claim", claim_names.claim_keys)
         self.pods.add_index("claim-template", _templates_of)
         self.claims.add_index("consumer", _consumers_of)
-        self.claims.add_index("controller", _owner_of)
+        self.claims.add_index("controller", by_controller)
         self.pods.add_handler(self._pod_changed, self._pod_updated, self._pod_deleted)
         self.claims.add_handler(self._claim_changed, self._claim_updated, self._claim_deleted)
         self.templates.add_handler(self._template_added)
@@ -185,7 +190,7 @@ class ResourceClaimController(Controller):
         if pod is None or is_being_deleted(pod) or is_done(pod):
             return
         group: Obj | None = None
-        if self.groups is not None and (of := claim_names.group_name(pod)):
+        if self.groups is not None and (of := podgroup_of(pod)):
             group = self.groups.get(of, namespace)
             if group is None:  # its coming brings the pod back
                 return

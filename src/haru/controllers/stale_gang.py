@@ -14,14 +14,13 @@ from typing import Any, ClassVar
 
 from haru.client.informer import object_key
 from haru.controllers.base import Context, Controller
-from haru.controllers.claim_names import group_name
 from haru.controllers.objects import POD_GROUPS, PODS
 from haru.controllers.pod_disruption import mark_disrupted
 from haru.controllers.stale_gang_rules import CONDITION, Members, StalePolicy, look_at, policy_of
 from haru.event_loop import bounded
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, get_condition, is_being_deleted, namespace_of, node_of, phase_of, uid_of
+from haru.kube.meta import Obj, get_condition, is_being_deleted, namespace_of, node_of, phase_of, podgroup_of, uid_of
 
 _REASON = "DeletionByStaleGangController"
 # Members are bound one after the other; what is complete a moment later is not worth a write.
@@ -29,13 +28,13 @@ _SETTLE_SECONDS = 5.0
 
 
 def _group_of(pod: Mapping[str, Any]) -> Iterable[str]:
-    name = group_name(pod)
+    name = podgroup_of(pod)
     return [f"{namespace_of(pod)}/{name}"] if name else []
 
 
 def _membership(pod: Mapping[str, Any]) -> tuple[object, ...]:
     """What of a pod decides whether its gang is stale."""
-    return phase_of(pod), node_of(pod), is_being_deleted(pod), group_name(pod)
+    return phase_of(pod), node_of(pod), is_being_deleted(pod), podgroup_of(pod)
 
 
 class StaleGangController(Controller):

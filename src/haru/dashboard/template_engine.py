@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -18,7 +17,7 @@ from markupsafe import Markup, escape
 from haru.dashboard.views.device_map import Place
 from haru.dashboard.views.looks import look
 from haru.dashboard.views.map_layout import boxes, outlines
-from haru.kube.names import counted
+from haru.kube.names import counted, format_milliseconds
 from haru.markup import Html
 
 HERE = Path(__file__).parent
@@ -67,7 +66,7 @@ def environment() -> Environment:
         auto_reload=False,
         cache_size=_KEPT_TEMPLATES,
     )
-    made.filters |= {"number": number, "percent": percent, "moment": moment, "ours": ours, "aged": aged}
+    made.filters |= {"number": number, "percent": percent, "moment": format_milliseconds, "ours": ours, "aged": aged}
     made.globals |= {"look": look, "boxes": boxes, "outlines": outlines, "tile": tile, "counted": counted}
     made.globals["charts"] = (VENDOR / "uplot.js").is_file()
     return made
@@ -83,11 +82,6 @@ def number(value: float) -> str:
 def percent(value: float | None) -> str:
     """Format a share of 100."""
     return "–" if value is None else f"{round(value)}\u202f%"
-
-
-def moment(milliseconds: float) -> str:
-    """Return a time (ms since 1970) as RFC 3339."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def aged(text: object) -> Any:

@@ -6,13 +6,13 @@ Events tell of a moment. A fault lasts: as long as a node is not ready, and as l
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Literal, NamedTuple
 
 from haru.engine import Snapshot
 from haru.engine.dra import PoolKey
 from haru.explain.cards import Layout, Layouts, PoolLayout
 from haru.kube.meta import Obj
+from haru.kube.names import parse_milliseconds
 from haru.kube.shared_parts import interned
 
 HappeningKind = Literal["preempted", "evicted", "fault"]
@@ -74,7 +74,7 @@ def _of_event(event: Obj, snapshot: Snapshot) -> Happening:
     name, namespace = str(about.get("name") or ""), str(about.get("namespace") or "")
     last = (event.get("series") or {}).get("lastObservedTime")
     times = (last, event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
-    at = _milliseconds(next((str(time) for time in times if time), ""))
+    at = parse_milliseconds(next((str(time) for time in times if time), ""))
     pod = snapshot.pods.get(f"{namespace}/{name}")
     node = name if about.get("kind") == "Node" else pod.node if pod is not None else ""
     who = f"{namespace}/{name}" if namespace else name
@@ -88,7 +88,7 @@ def faults_of_node(snapshot: Snapshot, name: str, now: int) -> list[Happening]:
     conditions = ((info.spec.obj.get("status") or {}).get("conditions") or ()) if info is not None else ()
     return [
         Happening(
-            "fault", name, "", node_fault(name), _milliseconds(str(condition.get("lastTransitionTime") or "")) or now, 0
+            "fault", name, "", node_fault(name), parse_milliseconds(condition.get("lastTransitionTime")) or now, 0
         )
         for condition in conditions
         if condition.get("type") == "Ready" and condition.get("status") != "True"
@@ -112,7 +112,3 @@ def node_fault(name: str) -> str:
 def card_fault(card: Layout, pool: PoolKey) -> str:
     """Say that a card is tainted."""
     return f"{card.name} on {card.node or pool.pool} is tainted: {', '.join(card.taints)}"
-
-
-def _milliseconds(text: str) -> int:
-    return int(datetime.fromisoformat(text).timestamp() * 1000) if text else 0

@@ -19,7 +19,7 @@ from haru.explain_server.metrics import Metrics
 from haru.explain_server.openapi import openapi_document
 from haru.explain_server.questions import Question, metadata, parse_path, row_metadata
 from haru.explain_server.queue import Busy
-from haru.kube.errors import StatusError
+from haru.kube.errors import StatusError, no_such_path
 from haru.markup import Html, page
 from haru.secure_serving.authorization import Forbidden
 from haru.secure_serving.component import ComponentApp, Route
@@ -87,7 +87,7 @@ class ExplainApp:
         if (found := document(request.path) or openapi_document(request.path)) is not None:
             return Answer(200, orjson.dumps(found), "application/json")
         if cleaned(request.path) != request.path:
-            raise _no_resource()
+            raise no_such_path()
         return await self._explanation(request, user)
 
     async def _explanation(self, request: Request, user: User) -> Answer:
@@ -149,7 +149,7 @@ def _as_object(item: Mapping[str, Any]) -> dict[str, Any]:
 def _question(request: Request) -> tuple[Question, str]:
     """The object and the form of the answer. Raises StatusError."""
     if (found := parse_path(request.path)) is None:
-        raise _no_resource()
+        raise no_such_path()
     if request.flag("watch"):
         raise StatusError(
             405, "MethodNotAllowed", "watch is not supported: explanations are made when they are asked for"
@@ -161,10 +161,6 @@ def _question(request: Request) -> tuple[Question, str]:
     remedies = not request.param("remedies") or request.flag("remedies")
     selectors = [request.param(each) or "" for each in ("labelSelector", "fieldSelector")]
     return Question(*found, remedies, *selectors), output
-
-
-def _no_resource() -> StatusError:
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
 
 
 def _details(question: Question) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from haru.gangs.gang import DISRUPTION_MODE, MIN_COUNT, NO_GANG, SEPARATOR, Adapter, Gang, Source, annotation, number
 from haru.gangs.registry import ADAPTERS, KINDS, adapters_for, foreign_kind
-from haru.kube.meta import Obj, annotations_of
+from haru.kube.meta import Obj, annotations_of, podgroup_of
 
 TIMEOUT = "haru.dev/schedule-timeout-seconds"
 """Annotation of a translated PodGroup: how long its author lets the pods wait for one another."""
@@ -157,7 +157,7 @@ class GangTranslator:
         """Return a pod as it was last translated."""
         known = self._pods.get(_path(pod))
         shown = known.shown if known is not None else ""
-        native = _group_name(pod)
+        native = podgroup_of(pod)
         if shown:
             return {**pod, "spec": {**(pod.get("spec") or {}), "schedulingGroup": {"podGroupName": shown}}}
         if native and (SEPARATOR in native or not self._native):
@@ -365,7 +365,7 @@ def is_translated(obj: Obj) -> bool:
 
 def as_written(pod: Obj) -> Obj:
     """Return a pod as its author wrote it, without the group of a translation."""
-    if SEPARATOR not in _group_name(pod):
+    if SEPARATOR not in podgroup_of(pod):
         return pod
     return {**pod, "spec": {key: value for key, value in pod["spec"].items() if key != "schedulingGroup"}}
 
@@ -386,7 +386,7 @@ def _described(obj: Obj) -> Any:
 
 def _is_native(pod: Obj) -> bool:
     """Return whether a pod names a PodGroup of Kubernetes."""
-    name = _group_name(pod)
+    name = podgroup_of(pod)
     return bool(name) and SEPARATOR not in name
 
 
@@ -397,10 +397,6 @@ def _discard(sets: dict[tuple[str, str], set[str]], source: tuple[str, str], key
         found.discard(key)
         if not found:
             del sets[source]
-
-
-def _group_name(pod: Obj) -> str:
-    return str(((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or "")
 
 
 def _namespace(obj: Obj) -> str:

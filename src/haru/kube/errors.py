@@ -210,6 +210,11 @@ def conflict_error(group: str, plural: str, name: str, why: str = "") -> StatusE
     return StatusError(409, "Conflict", message, _named(group, plural, name))
 
 
+def no_such_path() -> StatusError:
+    """404 for what is no resource at all."""
+    return StatusError(404, "NotFound", "the server could not find the requested resource")
+
+
 class PageNotFound(StatusError):
     """404 for a path that belongs to no API: answered in plain words, without a Status."""
 

@@ -42,6 +42,11 @@ def phase_of(pod: Mapping[str, Any]) -> str:
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
+def podgroup_of(pod: Mapping[str, Any]) -> str:
+    """The name of the PodGroup that a pod belongs to, or an empty text."""
+    return str(((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or "")
+
+
 def key_of(obj: Mapping[str, Any]) -> str:
     """`namespace/name`, or the name alone for a cluster-scoped object."""
     meta = obj.get("metadata") or {}

@@ -349,6 +349,16 @@ def parse_time(text: str) -> datetime:
     return datetime.fromisoformat(f"{day}T{clock}.{micro}{'+00:00' if zone == 'Z' else zone}").astimezone(UTC)
 
 
+def format_milliseconds(milliseconds: float) -> str:
+    """Milliseconds since 1970 as a metav1.Time."""
+    return format_time(datetime.fromtimestamp(milliseconds / 1000, UTC))
+
+
+def parse_milliseconds(text: str | None) -> int:
+    """A time (RFC 3339) as milliseconds since 1970; 0 for none, ValueError for another text."""
+    return int(datetime.fromisoformat(text).timestamp() * 1000) if text else 0
+
+
 def names_text(names: Sequence[str], most: int = 5) -> str:
     """Join names for a message: the first ones, and how many there are besides: `a, b and 3 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""

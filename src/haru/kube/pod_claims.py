@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from haru.kube.meta import Obj, controller_of, key_of, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, controller_of, key_of, name_of, namespace_of, podgroup_of, uid_of
 
 FAILED_PREPARE: Final = "FailedPrepareDynamicResources"
 """The reason of the event that says why."""
@@ -69,7 +69,7 @@ def check_claim(pod: Obj, use: PodClaim, claim: Obj | None) -> None:
         missing = f'resourceclaims.resource.k8s.io "{use.name}" not found'
         raise NotPrepared(f"prepare dynamic resources: fetch ResourceClaim {use.name}: {missing}")
     if use.generated and not _generated_for(pod, claim):
-        group = _group_of(pod)
+        group = podgroup_of(pod)
         owner = f"neither Pod nor PodGroup {group} is the owner" if group else "Pod is not owner"
         made = f"ResourceClaim {where} was not created for Pod {key_of(pod)}"
         raise NotPrepared(f"prepare dynamic resources: {made} ({owner})")
@@ -82,20 +82,16 @@ def check_claim(pod: Obj, use: PodClaim, claim: Obj | None) -> None:
         raise NotPrepared(f"prepare dynamic resources: ResourceClaim {use.name}: not allocated")
 
 
-def _group_of(pod: Mapping[str, Any]) -> str:
-    return str(((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or "")
-
-
 def _generated_for(pod: Obj, claim: Obj) -> bool:
     owner = controller_of(claim) or {}
     if owner.get("uid") == uid_of(pod):
         return True
-    group = _group_of(pod)
+    group = podgroup_of(pod)
     return bool(group) and owner.get("kind") == "PodGroup" and owner.get("name") == group
 
 
 def _reserved(pod: Obj, claim: Obj) -> bool:
-    group = _group_of(pod)
+    group = podgroup_of(pod)
     for consumer in (claim.get("status") or {}).get("reservedFor") or ():
         if consumer.get("resource") == "pods" and consumer.get("uid") == uid_of(pod):
             return True

@@ -51,7 +51,7 @@ class Inventory:
         node = str(spec.get("nodeName") or (spec.get("pool") or {}).get("name") or "")
         for _, device in devices_of(spec):
             for key, attribute in (device.get("attributes") or {}).items():
-                name = _split(key, driver)
+                name = split_name(key, driver)
                 kind = next((member for member in _MEMBERS if attribute.get(member) is not None), "")
                 seen.attributes[name] = kind
                 value = attribute.get(kind)
@@ -59,7 +59,7 @@ class Inventory:
                 for one in value if isinstance(value, list) else [value]:
                     counts[one] = counts.get(one, 0) + 1
             for key, capacity in (device.get("capacity") or {}).items():
-                self._learn_capacity(seen, _split(key, driver), capacity)
+                self._learn_capacity(seen, split_name(key, driver), capacity)
 
     @staticmethod
     def _learn_capacity(seen: Seen, name: tuple[str, str], capacity: Obj) -> None:
@@ -122,7 +122,8 @@ class Inventory:
         return max(counts, default=None)
 
 
-def _split(key: str, driver: str) -> tuple[str, str]:
+def split_name(key: str, driver: str) -> tuple[str, str]:
+    """The domain and the name of an attribute or capacity; without one the domain is the driver."""
     domain, slash, name = key.partition("/")
     return (domain, name) if slash else (driver, key)
 

@@ -9,7 +9,7 @@ from typing import Any
 from haru.kube.decoding import suggest, suggest_name
 from haru.lint import rewriting
 from haru.lint.expressions import Comparison, Read, analyse
-from haru.lint.inventory import Inventory
+from haru.lint.inventory import Inventory, split_name
 from haru.lint.manifests import Manifests
 from haru.lint.rewriting import Part
 
@@ -24,8 +24,8 @@ class PublishedDevices:
     def add(self, driver: str, attributes: Mapping[str, Any], capacity: Iterable[str]) -> None:
         """Add a device: its attributes (name, with or without a domain: value) and the names of its capacities."""
         for key, value in attributes.items():
-            self.attributes.setdefault(_split(key, driver), set()).add(value)
-        self.capacity.update(_split(key, driver) for key in capacity)
+            self.attributes.setdefault(split_name(key, driver), set()).add(value)
+        self.capacity.update(split_name(key, driver) for key in capacity)
 
     def names(self, table: str, domain: str) -> list[str]:
         """Return the names of a domain."""
@@ -128,8 +128,3 @@ def _other_text(expression: str, part: Read | Comparison, published: PublishedDe
         (f"{q}{old}{q}", f"{q}{new}{q}") for old, new in close.items() for q in "\"'" if f"{q}{old}{q}" in expression
     )
     return " and ".join(f'"{new}" in place of "{old}"' for old, new in close.items()), parts
-
-
-def _split(key: str, driver: str) -> tuple[str, str]:
-    domain, slash, name = key.partition("/")
-    return (domain, name) if slash else (driver, key)

@@ -21,7 +21,17 @@ from haru.kube import pod_resize as resize
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.kubelet_admission import KubeletView, admission
-from haru.kube.meta import Obj, get_condition, is_being_deleted, key_of, name_of, namespace_of, uid_of
+from haru.kube.meta import (
+    Obj,
+    get_condition,
+    is_being_deleted,
+    key_of,
+    name_of,
+    namespace_of,
+    node_of,
+    phase_of,
+    uid_of,
+)
 from haru.kube.names import format_time
 from haru.kube.node_admission import Shortage
 from haru.kube.node_preemption import MESSAGE, PREEMPTING
@@ -80,7 +90,7 @@ class PodWorkers:
         self._deferred = DeferredResizes()
         self._claims = ClaimPreparation(client, as_node)
         self._pods = Informer(client, PODS, Selection(field_selector="spec.nodeName!="))
-        self._pods.add_index(_BY_NODE, lambda pod: (_node_of(pod),))
+        self._pods.add_index(_BY_NODE, lambda pod: (node_of(pod),))
         self._pods.add_index(_BY_CLAIM, claim_keys)
         self._pods.add_handler(self._pod_added, lambda old, new: self._pod_added(new), self._pod_deleted)
         self.network = NodeNetwork(client, self._pods, clock.now, self._queue.add)
@@ -115,7 +125,7 @@ class PodWorkers:
     def _pod_added(self, pod: Obj) -> None:
         if not _uses_host_network(pod):
             self._addresses.observe(pod)
-        if _node_of(pod) in self._nodes:
+        if node_of(pod) in self._nodes:
             self._count_anew(pod)
             self._queue.add(key_of(pod))
 
@@ -126,11 +136,11 @@ class PodWorkers:
 
     def _claim_changed(self, claim: Obj) -> None:
         for pod in self._pods.by_index(_BY_CLAIM, key_of(claim)):
-            if _node_of(pod) in self._nodes and _phase(pod) == "Pending":
+            if node_of(pod) in self._nodes and phase_of(pod) == "Pending":
                 self._queue.add(key_of(pod))
 
     def _count_anew(self, pod: Obj) -> None:
-        if (node := self._nodes.get(_node_of(pod))) is not None:
+        if (node := self._nodes.get(node_of(pod))) is not None:
             node.usage.note(uid_of(pod), key_of(pod))
 
     def _ended(self, pod: Obj) -> None:
@@ -141,18 +151,18 @@ class PodWorkers:
         self._runs.pop(uid_of(pod), None)
         self._allocations.forget(uid_of(pod))
         self._sources.ended(pod)
-        self._deferred.note(_node_of(pod), key_of(pod), waits=False)
+        self._deferred.note(node_of(pod), key_of(pod), waits=False)
         for key in self._preemptions.forget(pod):
             self._queue.add(key)
         self._claims.prepared.release(uid_of(pod))
-        self._retry_resizes(_node_of(pod))
+        self._retry_resizes(node_of(pod))
 
     # -- one pod ------------------------------------------------------------------------------------------------------
 
     async def sync(self, key: str) -> float | None:
         """Take a pod as far as it can go now; after how many seconds to look again, if anything is due."""
         pod = self._pods.store.get(key)
-        node = self._nodes.get(_node_of(pod)) if pod is not None else None
+        node = self._nodes.get(node_of(pod)) if pod is not None else None
         if pod is None or node is None or not node.acts:
             return None
         try:
@@ -165,7 +175,7 @@ class PodWorkers:
     async def _step(self, pod: Obj, node: SimulatedNode) -> float | None:
         if is_being_deleted(pod):
             return await self._finish_deletion(self._allocations.allocated(pod))
-        phase = _phase(pod)
+        phase = phase_of(pod)
         if phase in podlib.TERMINAL:
             self._ended(pod)
             return None
@@ -278,9 +288,9 @@ class PodWorkers:
     def _holder(self, key: str) -> Obj | None:
         """The pod, with what it was allocated, if it takes room on its node."""
         pod = self._pods.store.get(key)
-        if pod is None or _phase(pod) in podlib.TERMINAL:
+        if pod is None or phase_of(pod) in podlib.TERMINAL:
             return None
-        if uid_of(pod) not in self._admitted and _phase(pod) != "Running":
+        if uid_of(pod) not in self._admitted and phase_of(pod) != "Running":
             return None
         return self._allocations.allocated(pod)
 
@@ -385,7 +395,7 @@ class PodWorkers:
 
     async def _finish_deletion(self, pod: Obj) -> float | None:
         """Stop what runs, unprepare, tell the end, then let the object go; seconds until the next container ends."""
-        left = await self._stop(pod) if _phase(pod) not in podlib.TERMINAL else None
+        left = await self._stop(pod) if phase_of(pod) not in podlib.TERMINAL else None
         if left is not None:
             return left
         self._ended(pod)
@@ -410,7 +420,7 @@ class PodWorkers:
         if pod["metadata"].get("deletionGracePeriodSeconds") == 0:
             return  # only finalizers keep it
         try:
-            answer = await self._as_node(_node_of(pod)).delete(
+            answer = await self._as_node(node_of(pod)).delete(
                 PODS, name_of(pod), namespace_of(pod), uid=uid_of(pod), grace_period_seconds=0
             )
         except StatusError as error:
@@ -423,7 +433,7 @@ class PodWorkers:
         """Patch the status of this very pod; None if it is gone."""
         patch = {"metadata": {"uid": uid_of(pod)}, "status": status}
         try:
-            written = await self._as_node(_node_of(pod)).patch(
+            written = await self._as_node(node_of(pod)).patch(
                 PODS, name_of(pod), patch, namespace_of(pod), type="strategic", subresource="status"
             )
         except StatusError as error:
@@ -432,14 +442,6 @@ class PodWorkers:
             raise
         self._pods.observe(written)
         return self._allocations.allocated(written)
-
-
-def _node_of(pod: Obj) -> str:
-    return str((pod.get("spec") or {}).get("nodeName") or "")
-
-
-def _phase(pod: Obj) -> str:
-    return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
 def _uses_host_network(pod: Obj) -> bool:

@@ -16,7 +16,6 @@ from haru.apiserver.aggregation.proxy import ExtensionProxy, unavailable
 from haru.apiserver.aggregation.remote import CHECK_SECONDS, RemoteServices, is_available
 from haru.apiserver.encoding.objects import shared
 from haru.apiserver.registry.loopback import Loopback
-from haru.apiserver.registry.resources import no_such_path
 from haru.apiserver.registry.store_reflector import StoreReflector
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
@@ -24,7 +23,7 @@ from haru.event_loop import cancelled
 from haru.kube.api_services import GROUP, PLURAL, GroupVersion, by_preference, group_version_of, is_remote
 from haru.kube.custom import definitions
 from haru.kube.discovery_remote import aggregated_version
-from haru.kube.errors import StatusError
+from haru.kube.errors import StatusError, no_such_path
 from haru.kube.meta import Obj
 from haru.storage import Record, StoreError
 

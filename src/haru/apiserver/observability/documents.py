@@ -14,13 +14,12 @@ from haru.apiserver.aggregation.server import Aggregator
 from haru.apiserver.encoding.negotiation import negotiate, parse_accept
 from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.peers.server import Peers, etag_of
-from haru.apiserver.registry.resources import no_such_path
 from haru.apiserver.request.http import Request, Response, json_response
 from haru.apiserver.serving_address import ServingAddress
 from haru.kube import discovery
 from haru.kube.discovery_merge import Groups
 from haru.kube.discovery_remote import with_versions
-from haru.kube.errors import PageNotFound
+from haru.kube.errors import PageNotFound, no_such_path
 from haru.kube.kinds import Kind
 
 NO_PEER = "nopeer"

@@ -10,9 +10,8 @@ from haru.apiserver.observability import snapshots
 from haru.apiserver.observability.documents import Documents
 from haru.apiserver.observability.health import HEALTH, Health
 from haru.apiserver.observability.metrics import Metrics
-from haru.apiserver.registry.resources import no_such_path
 from haru.apiserver.request.http import Request, Response, json_response, text_response
-from haru.kube.errors import PageNotFound, method_not_allowed_error
+from haru.kube.errors import PageNotFound, method_not_allowed_error, no_such_path
 from haru.kube.gate_table import NEWEST
 from haru.version import __version__
 

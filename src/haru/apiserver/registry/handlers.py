@@ -11,7 +11,7 @@ from haru.apiserver.encoding.list_cache import ListCache
 from haru.apiserver.proxy.kubelets.client import Kubelets
 from haru.apiserver.registry.list import handle_list
 from haru.apiserver.registry.object_metadata import keep_server_metadata
-from haru.apiserver.registry.resources import Target, no_such_path
+from haru.apiserver.registry.resources import Target
 from haru.apiserver.registry.reviews import review_handlers
 from haru.apiserver.registry.subresources import binding, eviction, pods, scale, token
 from haru.apiserver.registry.subresources.simulated_sources import SimulatedPods
@@ -30,7 +30,7 @@ from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.defaulting import apply_defaults
-from haru.kube.errors import StatusError, method_not_allowed_error
+from haru.kube.errors import StatusError, method_not_allowed_error, no_such_path
 from haru.kube.meta import Obj
 from haru.kube.signing_requests import with_condition_times
 from haru.kube.validation.core import validate_finalized_namespace

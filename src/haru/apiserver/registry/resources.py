@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from haru.kube.custom.types import preference
-from haru.kube.errors import PageNotFound, StatusError, not_found_error
+from haru.kube.errors import PageNotFound, no_such_path, not_found_error
 from haru.kube.gates import FeatureGates
 from haru.kube.kinds import Kind, all_kinds, enabled_by_default, group_versions, storage_kind, subresources_of
 from haru.kube.lifecycle import is_in
@@ -219,11 +219,6 @@ def is_discovery_path(path: str) -> bool:
     """Whether a path below /api/ or /apis/ names a group or a version, not a resource."""
     parts = path.strip("/").split("/")
     return len(parts) <= 2 or (parts[0] == "apis" and len(parts) == 3)
-
-
-def no_such_path() -> StatusError:
-    """404 for what is no resource at all."""
-    return StatusError(404, "NotFound", "the server could not find the requested resource")
 
 
 def _resource(kind: Kind) -> Resource:

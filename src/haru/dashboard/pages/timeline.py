@@ -12,12 +12,11 @@ from haru.dashboard.views.device_timeline import (
     device_timeline,
     happenings,
     held_now,
-    milliseconds,
-    rfc3339,
 )
 from haru.dashboard.views.looks import LOOKS
 from haru.dashboard.views.queue import waiting_work
 from haru.explain.happenings import Happening
+from haru.kube.names import format_milliseconds, parse_milliseconds
 
 RANGES = {"15m": 900_000, "1h": 3_600_000, "6h": 21_600_000, "24h": 86_400_000, "7d": 604_800_000}
 USUAL = "1h"
@@ -46,7 +45,7 @@ async def timeline(asked: Asked) -> Answer:
     found = await asked.compute(drawn)
     length = span[1] - span[0]
     moves = {
-        name: asked.address(range=None, **{"from": rfc3339(since), "to": rfc3339(until)})
+        name: asked.address(range=None, **{"from": format_milliseconds(since), "to": format_milliseconds(until)})
         for name, since, until in (
             ("earlier", span[0] - length // 2, span[1] - length // 2),
             ("later", span[0] + length // 2, span[1] + length // 2),
@@ -61,7 +60,7 @@ async def timeline(asked: Asked) -> Answer:
 def _span(asked: Asked, now: int) -> tuple[tuple[int, int], str]:
     """The time that is asked for, and the name of the live range; a time that cannot be read is none."""
     try:
-        since, until = (milliseconds(asked.query.get(name, "")) for name in ("from", "to"))
+        since, until = (parse_milliseconds(asked.query.get(name, "")) for name in ("from", "to"))
         if 0 < since < until:
             return (since, until), ""
     except ValueError:

@@ -127,7 +127,7 @@ class _Row:
         products: dict[str, CardCounts] = {}
         for card in place.cards:
             products[card.product] = products.get(card.product, NO_CARDS) + card.counts
-        return cls(place, place.look, _natural(place.names[0]), holders, _totals(place), products)
+        return cls(place, place.look, natural_key(place.names[0]), holders, _totals(place), products)
 
 
 class KnownPlaces:
@@ -259,7 +259,7 @@ def _groups(rows: Iterable[_Row], by: By) -> tuple[Group, ...]:
         title = {"rack": row.place.rack, "pool": row.place.pool, "model": row.place.product, "node": ""}[by]
         bare = not row.place.cards
         found.setdefault((bare, "" if bare else title or (f"no {by}" if by != "node" else "")), []).append(row)
-    ordered = sorted(found.items(), key=lambda item: (item[0][0], _natural(item[0][1])))
+    ordered = sorted(found.items(), key=lambda item: (item[0][0], natural_key(item[0][1])))
     return tuple(
         Group("Nodes without devices" if bare else title, _grouped(own), _sum(own)) for (bare, title), own in ordered
     )
@@ -351,10 +351,10 @@ def _grouped(rows: Iterable[_Row]) -> tuple[Place, ...]:
 
 
 def _in_order(cards: Sequence[Card]) -> tuple[Card, ...]:
-    return tuple(sorted(cards, key=lambda card: _natural(card.name)))
+    return tuple(sorted(cards, key=lambda card: natural_key(card.name)))
 
 
-def _natural(name: str) -> tuple[tuple[str, int], ...]:
+def natural_key(name: str) -> tuple[tuple[str, int], ...]:
     """`gpu-10` comes after `gpu-9`."""
     return tuple((text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", name))
 

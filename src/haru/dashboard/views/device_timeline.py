@@ -6,11 +6,10 @@ that is shown, rows are cards.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
+from haru.dashboard.views.device_map import natural_key
 from haru.dashboard.views.queue import ShownExplanation, WaitingWorkload
 from haru.dashboard.views.workloads import EVERYTHING, Filter, Owners, Workload
 from haru.engine import Snapshot
@@ -21,6 +20,7 @@ from haru.explain.happenings import Happening, faults, moments
 from haru.explain.hypothesis import consumers
 from haru.explain.utilization import utilization
 from haru.kube.meta import Obj
+from haru.kube.names import format_milliseconds, parse_milliseconds
 
 MOST_NODES = 60
 _TOGETHER = 3_000
@@ -143,8 +143,8 @@ def held_now(snapshot: Snapshot, layouts: Layouts, owners: Owners | None = None)
         if not results:
             continue
         users = consumers(snapshot, claim)
-        began = min((milliseconds(since_of(pod)) for pod in users if since_of(pod)), default=0)
-        began = began or milliseconds(str(claim["metadata"].get("creationTimestamp") or ""))
+        began = min((parse_milliseconds(since_of(pod)) for pod in users if since_of(pod)), default=0)
+        began = began or parse_milliseconds(str(claim["metadata"].get("creationTimestamp") or ""))
         work = owners.of_claim(path)[0]
         for result in results:
             driver, pool, name = result["driver"], result["pool"], result["device"]
@@ -181,7 +181,7 @@ def device_timeline(
     by_node: dict[str, list[Held]] = {}
     for each in shown:
         by_node.setdefault(each.node, []).append(each)
-    nodes = sorted(by_node, key=_natural)
+    nodes = sorted(by_node, key=natural_key)
     of_node: dict[str, list[Mark]] = {}
     for mark in marks:
         of_node.setdefault(mark.happening.node, []).append(mark)
@@ -211,7 +211,7 @@ class _Scale:
 
 
 def _lane(node: str, held: Sequence[Held], marks: Sequence[Mark], scale: _Scale) -> Lane:
-    cards = tuple(sorted({each.card for each in held}, key=_natural))
+    cards = tuple(sorted({each.card for each in held}, key=natural_key))
     rows = {card: row for row, card in enumerate(cards)}
     bars: list[Bar] = []
     # By holder and time, then by card: neighbours that began and ended together follow each other.
@@ -241,9 +241,9 @@ def _continues(last: Bar, each: Held, row: int) -> bool:
 def _waiting_bar(each: WaitingWorkload, shown: ShownExplanation | None, scale: _Scale) -> WaitingBar:
     later = shown.explanation.later if shown is not None else None
     at = later.until if later is not None else ""
-    x = scale.x(milliseconds(each.since) if each.since else scale.since)
+    x = scale.x(parse_milliseconds(each.since) if each.since else scale.since)
     end = scale.x(scale.now)
-    expected = scale.x(milliseconds(at)) if at else None
+    expected = scale.x(parse_milliseconds(at)) if at else None
     return WaitingBar(each.workload, each.pods, x, round(max(0.15, end - x), 3), each.since, expected, at)
 
 
@@ -270,8 +270,8 @@ def _is_shown(each: Happening, scale: _Scale, chosen: Filter) -> bool:
 
 def _mark(each: Happening, scale: _Scale) -> Mark:
     x, end = scale.x(each.began), scale.x(each.ended or max(scale.now, each.began))
-    until = rfc3339(each.ended) if each.ended else ""
-    return Mark(each, x, round(end - x, 3), rfc3339(each.began), until)
+    until = format_milliseconds(each.ended) if each.ended else ""
+    return Mark(each, x, round(end - x, 3), format_milliseconds(each.began), until)
 
 
 def _ticks(scale: _Scale) -> Iterable[Tick]:
@@ -279,19 +279,5 @@ def _ticks(scale: _Scale) -> Iterable[Tick]:
     step = next((step for step in _STEPS if length / step <= _TICKS), _STEPS[-1]) * 1000
     at = -(-scale.since // step) * step
     while at <= scale.until:
-        yield Tick(scale.x(at), rfc3339(at))
+        yield Tick(scale.x(at), format_milliseconds(at))
         at += step
-
-
-def milliseconds(text: str) -> int:
-    """Return a time (RFC 3339) as milliseconds since 1970; 0 for none, ValueError for another text."""
-    return int(datetime.fromisoformat(text).timestamp() * 1000) if text else 0
-
-
-def rfc3339(at: int) -> str:
-    """Return milliseconds since 1970 as RFC 3339."""
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _natural(name: str) -> tuple[tuple[str, int], ...]:
-    return tuple((text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d*)", name))

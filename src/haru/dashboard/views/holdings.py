@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 
 from haru.dashboard.views import tables
 from haru.dashboard.views.device_timeline import Held
 from haru.dashboard.views.tables import Column, Table
+from haru.kube.names import format_milliseconds
 
 COLUMNS = (
     Column("device", "Device"),
@@ -35,12 +35,8 @@ def _row(each: Held, until: int) -> tuple[tables.Cell, ...]:
         tables.link(each.device, f"/device/{each.driver}/{each.pool}/{each.device}"),
         tables.link(each.node, f"/node/{each.node}") if "/" not in each.node else tables.text(each.node),
         tables.work(each.work),
-        tables.time(_moment(each.began)),
-        tables.time(_moment(each.ended)) if each.ended else tables.text("now"),
+        tables.time(format_milliseconds(each.began)),
+        tables.time(format_milliseconds(each.ended)) if each.ended else tables.text("now"),
         tables.number(hours, f"{hours:.2f}"),
         tables.number(each.percent, "" if each.percent is None else f"{each.percent:.0f} %"),
     )
-
-
-def _moment(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from haru.dashboard.views.device_timeline import rfc3339
 from haru.dashboard.views.workloads import EVERYTHING, Filter
 from haru.engine import Snapshot
 from haru.explain.cards import Layouts
 from haru.explain.happenings import Happening, card_fault, node_fault
 from haru.kube.meta import get_condition
+from haru.kube.names import format_milliseconds
 
 MOST = 8
 
@@ -32,7 +32,7 @@ def outages(
     snapshot: Snapshot, layouts: Layouts, recorded: Iterable[Happening] = (), chosen: Filter = EVERYTHING
 ) -> tuple[Outage, ...]:
     """List what is out of service; `recorded` is what the history knows of faults that last."""
-    since = {each.text: rfc3339(each.began) for each in recorded if not each.ended}
+    since = {each.text: format_milliseconds(each.began) for each in recorded if not each.ended}
     found: list[Outage] = []
     for name in sorted(snapshot.node_names):
         spec = snapshot.nodes[name].spec

@@ -7,13 +7,13 @@ Source: KEP-2155, and the field managers of k8s.io/apimachinery, as behaviour.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from haru.kube.errors import StatusError
 from haru.kube.go_values import HTML_ESCAPES
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, annotations_of
 from haru.kube.patch.fieldset import EMPTY, FieldSet
 from haru.kube.patch.shapes import Shape
 from haru.kube.patch.typed import compare, field_set
@@ -26,7 +26,7 @@ _SIZE_LIMIT: Final = 256 * 1024
 def applied_by_the_client(live: Obj, shape: Shape, api_version: str) -> FieldSet:
     """The fields that the annotation of a live object names with the values that they still have."""
     try:
-        last = orjson.loads(_annotations(live).get(ANNOTATION) or "null")
+        last = orjson.loads(annotations_of(live).get(ANNOTATION) or "null")
         if not isinstance(last, dict) or last.get("apiVersion") != api_version:
             return EMPTY
         named, difference = field_set(last, shape), compare(last, live, shape)
@@ -37,11 +37,11 @@ def applied_by_the_client(live: Obj, shape: Shape, api_version: str) -> FieldSet
 
 def with_last_applied(merged: Obj, applied: Obj) -> Obj:
     """The object after an apply; its annotation, if it has one, says what was applied."""
-    annotations = _annotations(merged)
+    annotations = annotations_of(merged)
     if not annotations.get(ANNOTATION):
         return merged
     metadata = applied.get("metadata") or {}
-    if ANNOTATION in _annotations(applied):
+    if ANNOTATION in annotations_of(applied):
         kept = {key: value for key, value in metadata["annotations"].items() if key != ANNOTATION}
         metadata = {**metadata, "annotations": kept}
         applied = {**applied, "metadata": metadata}
@@ -50,7 +50,3 @@ def with_last_applied(merged: Obj, applied: Obj) -> Obj:
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _SIZE_LIMIT:
         del annotations[ANNOTATION]
     return {**merged, "metadata": {**merged["metadata"], "annotations": annotations}}
-
-
-def _annotations(obj: Obj) -> dict[str, Any]:
-    return (obj.get("metadata") or {}).get("annotations") or {}

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from haru.kube.errors import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
 from haru.kube.meta import Obj
+from haru.kube.names import is_native_resource
 from haru.kube.quantity import Quantity, parse_quantity
 from haru.kube.validation.common import (
     address,
@@ -20,7 +21,6 @@ from haru.kube.validation.common import (
     subdomain,
 )
 from haru.kube.validation.pods import validate_annotations_change
-from haru.kube.validation.resources import is_native
 
 _SYSTEM_CONDITIONS: Final = ("PodScheduled", "Ready", "Initialized")
 _HEALTH: Final = ("Healthy", "Unhealthy", "Unknown")
@@ -177,7 +177,7 @@ def _node_resources(field: str, status: Obj, spec: Obj) -> list[FieldError]:
             found += [] if taken.get(member) else [required(f"{place}.{member}", "must not be empty")]
         for resource, value in amounts.items():
             here = f"{place}.resources[{resource}]"
-            if not is_native(resource):
+            if not is_native_resource(resource):
                 found.append(invalid(here, resource, "must be a node allocatable resource name"))
             if parse_quantity(value) < Quantity(0):
                 found.append(invalid(here, value, "must be non-negative"))

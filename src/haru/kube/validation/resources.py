@@ -43,14 +43,9 @@ _MILLI: Final = 1000
 NameCheck = Callable[[str, str], list[FieldError]]
 
 
-def is_native(name: str) -> bool:
-    """Whether a resource belongs to Kubernetes itself: no domain, or one of its own."""
-    return "/" not in name or "kubernetes.io/" in name
-
-
 def is_overcommittable(name: str) -> bool:
     """Whether requests may be lower than limits: not for huge pages, not for extended resources."""
-    return is_native(name) and not name.startswith("hugepages-")
+    return names.is_native_resource(name) and not name.startswith("hugepages-")
 
 
 def _is_huge_pages(name: str) -> bool:
@@ -76,7 +71,7 @@ def container_resource_name(field: str, name: str) -> list[FieldError]:
     if "/" not in name:
         if name not in _CONTAINER_RESOURCES and not _is_huge_pages(name):
             found.append(invalid(field, name, "must be a standard resource for containers"))
-    elif not is_native(name) and not names.is_extended_resource_name(name):
+    elif not names.is_native_resource(name) and not names.is_extended_resource_name(name):
         found.append(invalid(field, name, "doesn't follow extended resource name standard"))
     return found
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from haru.engine import Snapshot
 from haru.engine.state import GroupKey
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, podgroup_of
 from haru.scheduler.queue.scheduling_queue import QueuedUnit
-
-
-def group_of(pod: Obj) -> str:
-    """The name of the PodGroup that the pod names, or nothing."""
-    return str(((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or "")
 
 
 def group_key(pod: Obj) -> GroupKey:
     """The pod's PodGroup."""
-    return GroupKey(pod["metadata"].get("namespace", ""), group_of(pod))
+    return GroupKey(pod["metadata"].get("namespace", ""), podgroup_of(pod))
 
 
 def group_object(snapshot: Snapshot, unit: QueuedUnit) -> Obj | None:
@@ -25,7 +20,7 @@ def group_object(snapshot: Snapshot, unit: QueuedUnit) -> Obj | None:
 
 def unit_key(pod: Obj, *, groups: bool) -> tuple[str, str, str]:
     """The key of the pod's unit; `groups`: whether pods belong to PodGroups at all."""
-    namespace, group = pod["metadata"].get("namespace", ""), group_of(pod)
+    namespace, group = pod["metadata"].get("namespace", ""), podgroup_of(pod)
     if group and groups:
         return ("group", namespace, group)
     return ("pod", namespace, pod["metadata"]["name"])

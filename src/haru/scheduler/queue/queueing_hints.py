@@ -18,9 +18,9 @@ from haru.engine.plugins import plugins_for
 from haru.engine.podgroup import keeps_places
 from haru.engine.preemption import has_nominations, has_promised_places, keeps_places_from_all
 from haru.engine.state import ClusterView, GroupKey
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, podgroup_of
 from haru.kube.quantity import parse_quantity
-from haru.scheduler.queue.queue_keys import group_key, group_of
+from haru.scheduler.queue.queue_keys import group_key
 
 NODE_PLUGINS = plugins_for(ClusterEvent.NODE_ADD)
 POD_GONE = plugins_for(ClusterEvent.POD_DELETE)
@@ -178,7 +178,7 @@ def pod_change(old: Obj | None, new: Obj | None, now: ClusterView) -> frozenset[
 def _gives_places_up(old: Obj | None, living: Obj | None, now: ClusterView) -> bool:
     """Whether the change ends it that a half-placed gang keeps what its members were promised from everybody."""
     pod = living or old
-    if pod is None or not has_nominations(now) or not group_of(pod):
+    if pod is None or not has_nominations(now) or not podgroup_of(pod):
         return False
     lived = old if _lives(old) else None
     came, placed = bool(living) - bool(lived), bool(_node(living)) - bool(_node(lived))

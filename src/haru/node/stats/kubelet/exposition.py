@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from haru.exposition import escaped
 from haru.node.stats import psi
 from haru.node.stats.kubelet.snapshot import ContainerFigures, Interface, PodFigures, Reading, Snapshot
 
@@ -42,7 +43,7 @@ def cadvisor(snapshot: Snapshot) -> str:
     times = [(labels, None if time is None else time.timestamp()) for labels, time in started]
     lines += _family("container_start_time_seconds", "gauge", "Start time of the container.", times, stamp)
     for name, text, of in _OF_NETWORKS:
-        sent = [(f'{_labels(pod.group, pod)},interface="{_escaped(one.name)}"', of(one))
+        sent = [(f'{_labels(pod.group, pod)},interface="{escaped(one.name)}"', of(one))
                 for pod in snapshot.pods for one in pod.network]  # fmt: skip
         lines += _family(name, "counter", text, sent, stamp)
     lines += _pressure(groups, stamp)
@@ -119,7 +120,7 @@ def _labels(path: str, pod: PodFigures | None = None, container: ContainerFigure
         "namespace": pod.namespace if pod is not None else "",
         "pod": pod.name if pod is not None else "",
     }
-    return ",".join(f'{label}="{_escaped(value)}"' for label, value in values.items())
+    return ",".join(f'{label}="{escaped(value)}"' for label, value in values.items())
 
 
 def _short(container: str, namespace: str, pod: str) -> str:
@@ -143,7 +144,3 @@ def _seconds(nanoseconds: int | None) -> float | None:
 
 def _milliseconds(snapshot: Snapshot) -> int:
     return int(snapshot.time.timestamp() * 1000)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
