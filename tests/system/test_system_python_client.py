@@ -152,7 +152,7 @@ def test_every_list_satisfies_strict_client_models(up: Up, client: Any) -> None:
         assert len(parsed.items) == len(listed["items"])
         (checked if parsed.items else empty).append(name)
     assert len(checked) > 40, checked
-    served_behind = {"Explanation", "NodeMetrics", "PodMetrics"}  # listed if their extension servers are there by then
+    served_behind = {"Explanation", "VisibleExplanation", "NodeMetrics", "PodMetrics"}  # listed when these are there
     assert {n.split()[0] for n in unknown} <= {"PodGroup", "Workload", "Thing", *served_behind}, unknown
     assert {n.split()[0] for n in empty} < _NEVER_MADE, empty
 

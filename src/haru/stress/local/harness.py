@@ -60,7 +60,7 @@ class LocalCluster:
         flags = ["--kubeconfig", str(through), "--config", "scheduler.yaml", *_COMPONENT]
         for name in _SCHEDULERS:
             processes.start_component(name, ["scheduler", *flags])
-        await processes.wait_line("fleet", "are ready on")
+        await processes.wait_line("fleet", "ready on")
 
     async def heal(self) -> None:
         """End what a fault left: all processes run, nothing is delayed or refused."""
