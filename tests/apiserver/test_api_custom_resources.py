@@ -956,6 +956,9 @@ async def test_unchanged_invalid_fields_are_not_validated_again(api: Caller) -> 
     assert (await api("PUT", f"{DEFINITIONS}/{NAME}", live)).status == 200
     assert (await api("PATCH", f"{TRAININGS}/t", {"spec": {"note": "n"}}, type=MERGE)).status == 200
     assert (await api("PATCH", f"{TRAININGS}/t", {"spec": {"replicas": 6}}, type=MERGE)).status == 422
+    assert (await api("PATCH", f"{TRAININGS}/t", {"spec": {"replicas": 1}}, type=MERGE)).status == 200
+    wrong = await api("PATCH", f"{TRAININGS}/t", {"spec": {"replicas": True}}, type=MERGE)
+    assert wrong.status == 422, "true is not the 1 that was there, whatever Python says"
 
 
 async def test_immutable_definition_fields_cannot_change(api: Caller) -> None:

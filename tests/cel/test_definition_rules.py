@@ -169,3 +169,13 @@ def test_total_cost_of_all_rules_is_limited_and_four_most_expensive_are_named() 
     assert [SHARE in line for line in found] == [True] * 4 + [False]
     assert found[-1] == f"s: {over(what, f'{total:f}')}"
     assert told(an_object(**{name: lists[name] for name in list(lists)[:9]})) == []
+
+
+def test_rules_at_wrong_places_are_neither_told_nor_counted_and_the_total_is_told_beside() -> None:
+    costly = ruled(list_of(TEXT), "self.all(x, x.contains('a'))")
+    schema = parse(an_object(list=costly, other=ruled(TEXT, "self.nothing")))
+    *_, total = rule_problems(schema, "s", lambda place: place == "s.properties[other]")
+    assert total.field == "s" and "cost total for entire OpenAPIv3 schema exceeds budget" in total.detail
+    assert [error.field for error in rule_problems(schema, "s", lambda place: place == "s.properties[list]")] == [
+        "s.properties[other].x-kubernetes-validations[0].rule"
+    ]

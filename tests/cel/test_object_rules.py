@@ -116,6 +116,30 @@ def test_unchanged_value_is_not_validated_again() -> None:
     assert warnings == ["spec: Invalid value: failed rule: self.replicas < 3"]
 
 
+def test_rule_that_a_value_of_another_type_breaks_is_an_error_although_python_takes_it_for_the_same() -> None:
+    assert broken("self.replicas < 3", {"replicas": 5.0}, {"replicas": 5}) != []
+
+
+def test_rule_that_an_object_with_undeclared_members_breaks_is_an_error() -> None:
+    open_spec = {
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": True,
+        "properties": {"a": {"type": "integer"}},
+    }
+    open_spec["x-kubernetes-validations"] = [{"rule": "self.a > 4"}]
+    rules = ObjectRules(parse({"type": "object", "properties": {"spec": open_spec}}))
+    same: dict[str, Any] = {"spec": {"a": 1}}
+    warnings: list[str] = []
+    assert rules.check(same, same, warnings) == [] and len(warnings) == 1
+    same["spec"]["z"] = 1
+    assert [error.field for error in rules.check(same, same)] == ["spec"]
+
+
+def test_rule_of_the_object_itself_is_never_passed_over() -> None:
+    rules = ObjectRules(parse({"type": "object", "x-kubernetes-validations": [{"rule": "self.metadata.name == 'b'"}]}))
+    assert rules.check({"metadata": {"name": "a"}}, {"metadata": {"name": "a"}}) != []
+
+
 def test_rule_that_cannot_be_answered_for_an_unchanged_value_is_an_error() -> None:
     (told,) = broken("self.replicas < 3", {"limit": 5}, {"limit": 5})
     assert "no such key: replicas evaluating rule" in told

@@ -332,6 +332,11 @@ async def test_disruption_budget_does_not_expect_pods_that_nobody_controls(clust
     await status_is(cluster, DISRUPTION_BUDGETS, "a", expectedPods=3, desiredHealthy=2, disruptionsAllowed=2)
     await status_is(cluster, DISRUPTION_BUDGETS, "b", expectedPods=4, desiredHealthy=2, disruptionsAllowed=2)
     await cluster.eventually(lambda: told(cluster, "UnmanagedPods", "MultiplePodDisruptionBudgets"))
+    (text,) = {event["message"] for event in await cluster.items(EVENTS) if event["reason"] == "UnmanagedPods"}
+    selector = "&LabelSelector{MatchLabels:map[string]string{},MatchExpressions:[]LabelSelectorRequirement{},}"
+    assert text.startswith(
+        f"Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be unmanaged."
+    )
     # The numbers stay as they were, but for the one that lets pods go.
     await cluster.create(PODS, body)
     await status_is(cluster, DISRUPTION_BUDGETS, "a", expectedPods=3, desiredHealthy=2, disruptionsAllowed=0)

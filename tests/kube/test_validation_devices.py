@@ -520,6 +520,13 @@ def test_pool_status_has_what_is_required(status: Obj, expected: list[str]) -> N
     assert all(text.startswith(start) for text, start in zip(found, expected, strict=True))
 
 
+def test_condition_of_a_pool_request_that_occurs_twice_is_told_whole() -> None:
+    request = resource("ResourcePoolStatusRequest", {"driver": "d"}, "v1alpha3")
+    condition = {"type": "Complete", "status": "True", "reason": "R", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    found = status_problems({**request, "status": {"poolCount": 1, "conditions": [condition] * 2}}, request)
+    assert any(one.startswith("status.conditions[1]: Duplicate value: {") and '"reason":"R"' in one for one in found)
+
+
 def test_pool_request_allows_long_drivers_and_refuses_empty_pools() -> None:
     long = ".".join(["a" * 60, "b" * 60])
     assert problems(resource("ResourcePoolStatusRequest", {"driver": long}, "v1alpha3")) == []

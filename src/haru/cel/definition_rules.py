@@ -8,7 +8,7 @@ Source: KEP 2876 and the validation of apiextensions.k8s.io/v1, as behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from haru.cel.ast import Node
@@ -33,9 +33,12 @@ def estimated_cost(tree: Node, values: Sized) -> int:
     return estimate(tree, size_of(values), ESTIMATES, OVERLOAD_ESTIMATES).high
 
 
-def rule_problems(schema: Structural, path: str) -> list[FieldError]:
-    """List the errors in the rules of a schema at `path` of a definition."""
-    found = _Walk()
+def rule_problems(schema: Structural, path: str, is_wrong: Callable[[str], bool] | None = None) -> list[FieldError]:
+    """List the errors in the rules of a schema at `path` of a definition.
+
+    Rules at places that are wrong otherwise are not looked at, and cost nothing.
+    """
+    found = _Walk(is_wrong or (lambda place: False))
     return [*found.node(schema, _Place(path)), *found.total.problems(path)]
 
 
@@ -118,11 +121,12 @@ def _over_budget(what: str, cost: int, limit: int) -> str:
 class _Walk:
     """One look at all rules of a schema."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_wrong: Callable[[str], bool]) -> None:
         self.total = _Total()
+        self._is_wrong = is_wrong
 
     def node(self, schema: Structural, place: _Place) -> Iterator[FieldError]:
-        if schema.rules:
+        if schema.rules and not self._is_wrong(place.path):
             yield from self._rules(schema, place)
         for inner, below in _children(schema, place):
             yield from self.node(inner, below)

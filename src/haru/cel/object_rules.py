@@ -8,7 +8,7 @@ Source: KEP 2876 and KEP 4008 (what did not change is warned about but by rules 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,8 @@ from haru.cel.objects import to_value, with_rules
 from haru.cel.program import MeteredProgram
 from haru.cel.values import NONE, Optional
 from haru.kube.custom.field_paths import shown_path
+from haru.kube.custom.ratcheting import is_unchanged, item_key, items_by_key
 from haru.kube.custom.structural import Structural
-from haru.kube.custom.value_validation import item_key, items_by_key
 from haru.kube.errors import OMITTED, ErrorType, FieldError, invalid
 from haru.kube.meta import Obj
 
@@ -29,6 +29,8 @@ OBJECT_LIMIT = 10_000_000
 """What all rules of an object may cost together."""
 _NOT_DECLARED = "failed to convert to declType for CEL validation rules"
 _ABSENT = object()
+_Before = tuple[Any, Any, Structural]
+"""A value, what it was before, and its schema."""
 _NO_MORE = "no further validation rules will be run"
 _MESSAGE_BYTES = 5 * 1024
 _TYPES: Mapping[str, ErrorType] = {
@@ -87,57 +89,79 @@ class ObjectRules:
         self._rules: dict[int, tuple[_Rule, ...]] = {}
         for node in with_rules(schema):
             self._rules[id(node)] = _compiled(node, root=node is schema)
+        self._ruled: set[int] = set()
+        self._find_ruled(schema)
 
     def __bool__(self) -> bool:
         return bool(self._rules)
+
+    def _find_ruled(self, schema: Structural) -> bool:
+        """Note which nodes have rules, or others below them that have: no other value needs a look."""
+        below = (*schema.properties.values(), schema.items, schema.additional)
+        found = [self._find_ruled(inner) for inner in below if inner is not None]
+        if any(found) or id(schema) in self._rules:
+            self._ruled.add(id(schema))
+        return id(schema) in self._ruled
 
     def check(self, new: Obj, old: Obj | None, warnings: list[str] | None = None) -> list[FieldError]:
         """Which rules the object breaks. `warnings` gets those that its unchanged values have broken before."""
         if not self._rules:
             return []
-        walk = _Walk(self._rules, [] if warnings is None else warnings)
+        walk = _Walk(self._rules, self._ruled, [] if warnings is None else warnings)
         return list(walk.node(new, _ABSENT if old is None else old, self._schema, "", root=True))
 
 
 class _Walk:
     """One evaluation of all rules over one object, with what it may still cost."""
 
-    def __init__(self, rules: Mapping[int, tuple[_Rule, ...]], warnings: list[str]) -> None:
+    def __init__(self, rules: Mapping[int, tuple[_Rule, ...]], ruled: Collection[int], warnings: list[str]) -> None:
         self._rules = rules
+        self._ruled = ruled
         self._warnings = warnings
         self._left = OBJECT_LIMIT
+        self._unchanged: dict[tuple[int, ...], bool] = {}
 
     def node(
-        self, new: Any, old: Any, schema: Structural, path: str, *, root: bool = False, same: bool = False
+        self, new: Any, old: Any, schema: Structural, path: str, *, root: bool = False, known: _Before | None = None
     ) -> Iterator[FieldError]:
-        """What a value and those below it break. `same`: the value that it is part of did not change."""
+        """What a value and those below it break. `known`: the nearest value around it that was there before."""
         if new is None or self._left < 0:
             return
-        same = same if old is _ABSENT else new == old
-        if rules := self._rules.get(id(schema), ()):
-            for rule, error in self._apply(rules, new, old, schema, path, root=root):
-                if same and rule is not None and not rule.about_changes:
-                    self._warnings.append(str(error))
-                else:
-                    yield error
+        # What the metadata of an object were is not in its schema: the object itself is another one with each update.
+        known = known if old is _ABSENT else None if root else (new, old, schema)
+        for rule, error in self._apply(self._rules.get(id(schema), ()), new, old, schema, path, root=root):
+            if rule is not None and not rule.about_changes and self._is_unchanged(known):
+                self._warnings.append(str(error))
+            else:
+                yield error
         if isinstance(new, dict):
             before = old if isinstance(old, dict) else {}
             for name, inner in new.items():
                 declared = schema.properties.get(name) or schema.additional
-                if declared is not None:
+                if declared is not None and id(declared) in self._ruled:
                     then = before.get(name, _ABSENT)
                     below = f"{path}.{name}" if name in schema.properties else f"{path}[{name}]"
-                    yield from self.node(inner, then, declared, below.removeprefix("."), same=same)
-        elif isinstance(new, list) and schema.items is not None:
+                    yield from self.node(inner, then, declared, below.removeprefix("."), known=known)
+        elif isinstance(new, list) and schema.items is not None and id(schema.items) in self._ruled:
             earlier = items_by_key(old, schema)
             for index, item in enumerate(new):
                 then = earlier.get(item_key(item, schema), _ABSENT) if earlier else _ABSENT
-                yield from self.node(item, then, schema.items, f"{path}[{index}]", same=same)
+                yield from self.node(item, then, schema.items, f"{path}[{index}]", known=known)
+
+    def _is_unchanged(self, known: _Before | None) -> bool:
+        if known is None:
+            return False
+        asked = tuple(map(id, known))
+        if asked not in self._unchanged:
+            self._unchanged[asked] = is_unchanged(*known)
+        return self._unchanged[asked]
 
     def _apply(
         self, rules: tuple[_Rule, ...], new: Any, old: Any, schema: Structural, path: str, *, root: bool
     ) -> Iterator[tuple[_Rule | None, FieldError]]:
         """What is wrong, each with the rule that is broken; none where a rule could not be answered."""
+        if not rules:
+            return
         kind = schema.type
         try:
             value = to_value(new, schema, root=root)

@@ -22,7 +22,7 @@ from haru.controllers.autoscaler_replicas import (
 )
 from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
-from haru.kube.selectors import label_selector_from, label_selector_text
+from haru.kube.selectors import label_selector_from, label_selector_struct, label_selector_text
 
 T = TypeVar("T")
 _MILLI: Final = 10**6
@@ -184,7 +184,7 @@ async def _of_outside(source: Obj, question: Question) -> _Answer:
         raise UncountableError(_NO_TARGET.format("external", "a value target nor an average value"))
     try:
         reading = question.reader.of_outside(name, question.namespace, _selector_text(metric))
-        what = f"{question.namespace}/{name}/{_struct(metric.get('selector'))}"
+        what = f"{question.namespace}/{name}/{label_selector_struct(metric.get('selector'))}"
         usage = await _read(reading, f"unable to get external metric {what}")
         count = _count(usage, question.scaled, target, member)
     except UncountableError as error:
@@ -217,21 +217,7 @@ def _selector_text(metric: Obj) -> str:
 
 
 def _external_name(metric: Obj) -> str:
-    return f"external metric {metric['name']}({_struct(metric.get('selector'))})"
-
-
-def _struct(selector: Obj | None) -> str:
-    """A label selector in the notation that 1.36's messages print it in."""
-    if selector is None:
-        return "nil"
-    labels = "".join(f"{key}: {value}," for key, value in sorted((selector.get("matchLabels") or {}).items()))
-    terms = "".join(
-        f"LabelSelectorRequirement{{Key:{one['key']},Operator:{one['operator']},"
-        f"Values:[{' '.join(one.get('values') or ())}],}},"
-        for one in selector.get("matchExpressions") or ()
-    )
-    matched = f"MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{terms}}},"
-    return f"&LabelSelector{{{matched}}}"
+    return f"external metric {metric['name']}({label_selector_struct(metric.get('selector'))})"
 
 
 _SOURCES: Final[Mapping[str, _Source]] = {

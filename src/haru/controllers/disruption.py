@@ -28,9 +28,14 @@ from haru.controllers.rollout import scaled
 from haru.kube.kinds import Kind, by_kind
 from haru.kube.meta import Obj, controller_of, is_being_deleted, labels_of, name_of, namespace_of, set_condition, uid_of
 from haru.kube.names import names_text, parse_time
-from haru.kube.selectors import label_selector_from
+from haru.kube.selectors import label_selector_from, label_selector_struct
 
 _GIVEN_UP = timedelta(minutes=2)
+_UNMANAGED = (
+    "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of "
+    "the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please "
+    'set ".spec.minAvailable" field of the PDB to an integer value.'
+)
 
 
 class _NoScale(Exception):
@@ -107,6 +112,9 @@ class DisruptionController(Controller):
             self.events.event(budget, "Warning", "CalculateExpectedPodCountFailed", text)
             await self._write_failure(budget, str(why))
             return None
+        if _counts_controllers(budget["spec"]) and any(controller_of(pod) is None for pod in pods):
+            text = _UNMANAGED.format(label_selector_struct(budget["spec"].get("selector")))
+            self.events.event(budget, "Warning", "UnmanagedPods", text)
         disrupted, again = self._still_disrupted(budget, pods)
         healthy = sum(is_ready(p) and is_active(p) and name_of(p) not in disrupted for p in pods)
         await self._write(budget, disrupted, _Counts(healthy, desired, expected))
@@ -128,23 +136,16 @@ class DisruptionController(Controller):
     def _expected(self, budget: Obj, pods: Sequence[Obj]) -> tuple[int, int]:
         """How many pods there should be, and how many of them must be healthy."""
         spec = budget["spec"]
+        if not _counts_controllers(spec):
+            return len(pods), spec.get("minAvailable", 1)
+        expected = self._scale(pods)
         if (allowed := spec.get("maxUnavailable")) is not None:
-            expected = self._scale(budget, pods)
             return expected, max(0, expected - scaled(allowed, expected, True))
-        minimum = spec.get("minAvailable", 1)
-        if isinstance(minimum, int):
-            return len(pods), minimum
-        expected = self._scale(budget, pods)
-        return expected, scaled(minimum, expected, True)
+        return expected, scaled(spec["minAvailable"], expected, True)
 
-    def _scale(self, budget: Obj, pods: Sequence[Obj]) -> int:
+    def _scale(self, pods: Sequence[Obj]) -> int:
         """How many pods their controllers want. Those without one count only for an integer `minAvailable`."""
         sizes: dict[str, int] = {}
-        unmanaged = [name_of(pod) for pod in pods if controller_of(pod) is None]
-        if unmanaged:
-            text = f"Pods without a controller are not among the expected ones: {names_text(unmanaged)}. "
-            text += "Only with an integer as .spec.minAvailable is every pod that there is an expected one."
-            self.events.event(budget, "Warning", "UnmanagedPods", text)
         for pod in (pod for pod in pods if controller_of(pod) is not None):
             scalable = self._controller(pod, pod)
             if (
@@ -197,6 +198,11 @@ class DisruptionController(Controller):
         old = (budget.get("status") or {}).get("conditions")
         conditions = set_condition(old, condition, self.timestamp())
         await self.update_status(self.budgets, budget, {**status, "conditions": conditions})
+
+
+def _counts_controllers(spec: Mapping[str, Any]) -> bool:
+    """Whether the controllers of the pods say how many there should be; an integer `minAvailable` counts pods."""
+    return spec.get("maxUnavailable") is not None or not isinstance(spec.get("minAvailable", 1), int)
 
 
 def _counted(pod: Obj) -> tuple[object, ...]:

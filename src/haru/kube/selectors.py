@@ -233,6 +233,20 @@ def label_selector_text(selector: Mapping[str, Any]) -> str:
     return ",".join(text for _, text in sorted(terms))
 
 
+def label_selector_struct(selector: Mapping[str, Any] | None) -> str:
+    """A `metav1.LabelSelector` in the notation that 1.36's messages print it in."""
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{key}: {value}," for key, value in sorted((selector.get("matchLabels") or {}).items()))
+    terms = "".join(
+        f"LabelSelectorRequirement{{Key:{one['key']},Operator:{one['operator']},"
+        f"Values:[{' '.join(one.get('values') or ())}],}},"
+        for one in selector.get("matchExpressions") or ()
+    )
+    matched = f"MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{terms}}},"
+    return f"&LabelSelector{{{matched}}}"
+
+
 # --- fields
 
 

@@ -94,11 +94,7 @@ def _schema_errors(known: list[FieldError], schema: Obj, path: str) -> list[Fiel
     broken = _default_errors(schema, path, wrong_defaults)
     if broken or wrong_defaults:
         return broken
-    return [
-        error
-        for error in rule_problems(parse(schema), path)
-        if not any(_is_at(one, error.field.partition(".x-kubernetes-validations")[0]) for one in wrong)
-    ]
+    return rule_problems(parse(schema), path, lambda place: any(_is_at(one, place) for one in wrong))
 
 
 def _is_at(field: str, place: str) -> bool:

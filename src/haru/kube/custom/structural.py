@@ -63,6 +63,17 @@ class Structural:
     """Keywords that judge values, as published; the schemas of combinations are parsed: they may name types."""
     rules: tuple[Obj, ...] = ()
     """`x-kubernetes-validations`."""
+    has_keyed_lists: bool = field(init=False, default=False)
+    """Whether a value may be, or hold, a list whose items have keys."""
+    has_undeclared: bool = field(init=False, default=False)
+    """Whether a value may have, or hold, members that the schema does not declare."""
+
+    def __post_init__(self) -> None:
+        below = [*self.properties.values(), *(one for one in (self.additional, self.items) if one is not None)]
+        keyed = self.list_type == "map" or any(one.has_keyed_lists for one in below)
+        undeclared = self.preserves_unknown or self.open or self.embedded
+        object.__setattr__(self, "has_keyed_lists", keyed)
+        object.__setattr__(self, "has_undeclared", undeclared or any(one.has_undeclared for one in below))
 
     @property
     def has_default(self) -> bool:

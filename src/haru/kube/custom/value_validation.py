@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from haru.kube.custom.formats import FORMATS
+from haru.kube.custom.ratcheting import is_unchanged, item_key, items_by_key
 from haru.kube.custom.structural import Structural
 from haru.kube.errors import FieldError, duplicate, invalid, not_supported, required, too_long, too_many
 from haru.kube.meta import Obj
@@ -45,12 +46,15 @@ def below(error: FieldError, path: str) -> FieldError:
 
 def validate_object_values(obj: Obj, schema: Structural, old: Obj | None = None) -> list[FieldError]:
     """Validate a whole object; what its schema does not say of its type and metadata is validated elsewhere."""
-    return list(_judge(obj, schema, "", _ABSENT if old is None else old))
+    return list(_judge_changed(obj, schema, "", _ABSENT if old is None else old))
 
 
 def _judge(value: Any, schema: Structural, path: str, old: Any) -> Iterator[FieldError]:
-    if type(value) is type(old) and value == old:
-        return
+    if old is _ABSENT or not is_unchanged(value, old, schema):
+        yield from _judge_changed(value, schema, path, old)
+
+
+def _judge_changed(value: Any, schema: Structural, path: str, old: Any) -> Iterator[FieldError]:
     if value is None and (schema.nullable or _takes_anything(schema)):
         return
     wrong = _type_problem(value, schema, path)
@@ -318,16 +322,3 @@ def _repeated_items(value: Sequence[Any], schema: Structural, path: str) -> Iter
 
 def _keys(item: Any, schema: Structural) -> Any:
     return {key: item[key] for key in sorted(schema.list_map_keys) if isinstance(item, dict) and key in item}
-
-
-def items_by_key(items: Any, schema: Structural) -> dict[str, Any]:
-    """The items of a list with keys by those; empty for other lists, whose items nobody can tell apart."""
-    if not isinstance(items, list) or schema.list_type != "map":
-        return {}
-    return {item_key(item, schema): item for item in items}
-
-
-def item_key(item: Any, schema: Structural) -> str:
-    """What tells an item of a list with keys apart from the others."""
-    found = {key: item.get(key) for key in schema.list_map_keys} if isinstance(item, dict) else item
-    return json.dumps(found, sort_keys=True)

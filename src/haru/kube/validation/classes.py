@@ -132,7 +132,12 @@ def validate_pool_status(new: Obj, old: Obj) -> list[FieldError]:
         found += bounded("status.pools", items(status, "pools"), MAX_POOLS, _pool)
     if not same(status.get("conditions"), part(old, "status").get("conditions")):
         found += bounded_set(
-            "status.conditions", conditions, MAX_REQUEST_CONDITIONS, lambda f, c: [], lambda c: c.get("type")
+            "status.conditions",
+            conditions,
+            MAX_REQUEST_CONDITIONS,
+            lambda f, c: [],
+            lambda c: c.get("type"),
+            whole=True,
         )
     return found
 
