@@ -37,3 +37,12 @@ def test_group_whose_pods_have_claims_of_their_own_is_left() -> None:
     held["status"]["reservedFor"] = [{"resource": "pods", "name": "m", "uid": "uid-m"}]
     objects[3]["spec"]["resourceClaims"] = []
     assert [change["object"]["kind"] for remedy in evictions(objects) for change in remedy.changes] == ["Pod"]
+
+
+def test_members_that_wait_end_with_the_group_which_they_would_keep() -> None:
+    (remedy,) = evictions(held_by_group(pod("m", group="g", node="a", claims=["c"]), pod("w", group="g", claims=["c"])))
+    assert remedy.confirmed and remedy.summary.startswith(
+        "end podgroup/g pod m and PodGroup g, which would keep its claims, with w"
+    )
+    ended = [(change["object"]["kind"], change["object"]["metadata"]["name"]) for change in remedy.changes]
+    assert ended == [("Pod", "m"), ("Pod", "w"), ("PodGroup", "g")]

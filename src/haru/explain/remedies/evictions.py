@@ -13,7 +13,7 @@ from itertools import islice
 
 from haru.engine import Options, Snapshot
 from haru.engine.podgroup import UnansweredError
-from haru.engine.state import PodInfo, consumer_key, workload_of
+from haru.engine.state import GroupKey, PodInfo, consumer_key, workload_of
 from haru.explain import hypothesis
 from haru.explain.changes import create, delete, listed, pod_manifest
 from haru.explain.diagnosis.allocations import freed_text
@@ -126,14 +126,17 @@ def _end_text(snapshot: Snapshot, pods: Sequence[PodInfo]) -> str:
     groups = _groups_with_claims(snapshot, pods)
     if groups:
         text += f" and PodGroup {listed([name for name, _ in map(_named, groups)])}, which would keep its claims"
+        waiting = [pod.key.name for pod in _waiting_members(snapshot, groups)]
+        text += f", with {listed(waiting)}, which would keep it" if waiting else ""
     freed = freed_text(snapshot, pods)
     return f"{text} (frees {freed})" if freed else text
 
 
 def deletions(snapshot: Snapshot, pods: Sequence[PodInfo]) -> tuple[Obj, ...]:
-    """Return the changes that end pods, and the PodGroups that would keep their claims."""
-    ended = [delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in pods]
+    """Return the changes that end pods, and the PodGroups that would keep their claims, with all their members."""
     groups = _groups_with_claims(snapshot, pods)
+    members = [*pods, *_waiting_members(snapshot, groups)]
+    ended = [delete("v1", "Pod", pod.key.name, pod.key.namespace) for pod in members]
     return (*ended, *(delete(group["apiVersion"], group["kind"], *_named(group)) for group in groups))
 
 
@@ -144,6 +147,12 @@ def _groups_with_claims(snapshot: Snapshot, pods: Sequence[PodInfo]) -> list[Obj
     holding = [key for key in keys if snapshot.claim_index.by_consumer.get(consumer_key("podgroups", *key))]
     ended = [key.path for key in holding if gone.issuperset(snapshot.group_state(key).scheduled)]
     return [snapshot.pod_groups[path] for path in ended if path in snapshot.pod_groups]
+
+
+def _waiting_members(snapshot: Snapshot, groups: Sequence[Obj]) -> list[PodInfo]:
+    """The members of PodGroups that have no place: no PodGroup goes before them."""
+    states = (snapshot.group_state(GroupKey(namespace_of(group), name_of(group))) for group in groups)
+    return [snapshot.pods[path] for state in states for path in sorted(state.unscheduled)]
 
 
 def _named(obj: Obj) -> tuple[str, str]:
