@@ -242,6 +242,15 @@ def test_top_shows_what_annotations_say(cluster: LocalCluster, tmp_path: Path) -
         one for one in exposition.splitlines() if one.startswith("pod_memory_working_set_bytes{") and '"main"' in one
     )
     assert line.split()[1] == str(float(3 << 30))
+    samples = kubectl("get", "--raw", "/api/v1/nodes/cpu-0/proxy/metrics/cadvisor").splitlines()
+    working = [one for one in samples if one.startswith("container_memory_working_set_bytes{") and 'pod="main"' in one]
+    by_container = {one.split('container="')[1].split('"')[0]: one for one in working}
+    assert float(by_container["main"].split()[-2]) == 2 << 30 and float(by_container[""].split()[-2]) == 3 << 30
+    assert 'image=""' in by_container[""] and 'image=""' not in by_container["main"]
+    assert "machine_cpu_cores 32.0" in samples
+    running = kubectl("get", "--raw", "/api/v1/nodes/cpu-0/proxy/metrics").splitlines()
+    assert 'kubelet_node_name{node="cpu-0"} 1.0' in running
+    assert any(one.startswith("kubelet_running_pods ") and float(one.split()[1]) >= 1 for one in running)
     assert '"PodList"' in kubectl("get", "--raw", "/api/v1/nodes/cpu-0/proxy/pods")
     assert "it is simulated" in kubectl("get", "--raw", "/api/v1/nodes/cpu-0/proxy/configz")
 

@@ -6,7 +6,7 @@ not given is as before, at the start zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -50,6 +50,14 @@ def pod_usage(pod: Obj, now: datetime) -> list[ContainerUsage]:
                 seconds = max(0.0, (now - started).total_seconds())
                 found.append(ContainerUsage(one["name"], started, used_after(pod, containers[one["name"]], seconds)))
     return found
+
+
+def sum_of(containers: Sequence[ContainerUsage]) -> Used:
+    """What these containers use together."""
+    every = [one.used for one in containers]
+    return Used(
+        sum(one.nano_cores for one in every), sum(one.memory for one in every), sum(one.nano_seconds for one in every)
+    )
 
 
 def used_after(pod: Obj, container: Mapping[str, Any], seconds: float) -> Used:
