@@ -320,6 +320,16 @@ def test_kinds_of_other_projects_are_passed_over_with_a_warning(home: Path, capl
     ]
 
 
+def test_objects_that_are_twice_in_files_are_warned_of(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: c, image: %s}]}\n"
+    (home / "file.yaml").write_text("---\n".join([pod % ("p", "i"), pod % ("q", "i")]))
+    # The second q is another one: it replaces the first.
+    (home / "more.yaml").write_text("---\n".join([pod % ("p", "i"), pod % ("q", "j")]))
+    assert main(["schedule", "-f", "file.yaml", "-f", "more.yaml"]) == 1
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["more.yaml (Pod p): is there twice, and counts once; another one needs another name"]
+
+
 def test_field_that_does_not_exist_is_warned_of(home: Path, caplog: pytest.LogCaptureFixture) -> None:
     pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p%d}\nspec: {contaners: [], containers: [{name: c, image: i}]}\n"
     (home / "file.yaml").write_text("---\n".join(pod % number for number in range(7)))

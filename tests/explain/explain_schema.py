@@ -21,7 +21,7 @@ REMEDIES = (
     "Combination", "RelaxSelector", "DropConstraint", "AcceptAlternative", "MoveWork", "CorrectName",
     "RelaxNodeSelector", "LowerRequest", "UseScheduler", "Resume", "ScaleDown", "Suspend", "LowerParallelism",
     "CreateVolumeClaim", "CreateVolume", "CreateServiceAccount", "CreatePriorityClass", "AddNodeSelector",
-    "ProvideResource",
+    "ProvideResource", "RaiseRequest",
 )  # fmt: skip
 REMEDIES_AFTER_PENDING = (
     "RaiseMemoryLimit", "CorrectCommand", "RestartPod", "ProvideImage", "TaintDevice", "CordonNode", "InspectDriver",

@@ -71,6 +71,18 @@ def test_title_names_object_that_describes_gang() -> None:
     assert (told.kind, told.name) == ("JobSet", "t")  # type: ignore[union-attr]
 
 
+def test_job_set_of_a_train_job_is_called_by_what_its_author_wrote() -> None:
+    of_train_job = made.owned(JOB_SET, "TrainJob", "t")
+    cluster = snapshot(node("n1", 2), of_train_job, *PODS)
+    for subject in ("trainjob/t", "jobset/t"):
+        told = cluster.explain(subject)
+        assert (told.kind, told.name) == ("TrainJob", "t")  # type: ignore[union-attr]
+    assert [row.what for row in cluster.explain_pending().rows] == ["trainjob/t"]
+    assert cluster.explain("pod/t-w-0").summary.endswith("; its gang is trainjob/t")  # type: ignore[union-attr]
+    others = snapshot(node("n1", 2), made.owned(JOB_SET, "Other", "o"), *PODS)
+    assert [row.what for row in others.explain_pending().rows] == ["jobset/t"]
+
+
 def jobs_of_set(name: str, *jobs: str) -> list[Obj]:
     """The Jobs of a JobSet, each with a pod."""
     owner = made.custom("jobset.x-k8s.io/v1alpha2", "JobSet", name, {})

@@ -238,6 +238,17 @@ def test_waiting_list_is_truncated_at_32() -> None:
         assert "and 32 more" in str(told)
 
 
+def test_workloads_without_devices_are_not_said_to_hold_any() -> None:
+    plain, cards = pod("plain", node="n", priority=3), [CLASS, resource_slice("n", gpus(2))]
+    with_holder = [node("n"), *cards, *holder("train", "n", "gpu-0"), plain]
+    told = explain_node(SchedulerCache.of(with_holder).snapshot(), "n")
+    (held,) = [line for line in told.short().splitlines() if line.startswith("held by")]
+    assert held == "held by  pod/train 1 (priority 0, since 2026-01-01T09:00:00Z)"
+    assert "pod/plain (priority 3), 1 pod" in str(told)
+    told = explain_node(SchedulerCache.of([node("n"), plain]).snapshot(), "n")
+    assert told.short().splitlines()[1] == "runs     pod/plain (priority 3)"
+
+
 @pytest.mark.parametrize("what", ["device/n/gpu-0", "device/gpu.example.com/n/gpu-0", "node/n"])
 def test_explain_command_prints_stories(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "cluster.yaml"

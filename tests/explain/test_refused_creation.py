@@ -150,8 +150,12 @@ def test_daemon_set_whose_pods_are_refused_is_in_the_list(message: str) -> None:
         (row,) = snapshot.explain_pending(about).rows
         assert (row.what, row.pods, row.explanation.verdict) == ("daemonset/agent", 2, "FitsIf")
         assert row.explanation.summary.startswith(f"2 pods not made: Error creating: {message}")
-    helps = [] if "quota" in message else ["CreateServiceAccount"]
+    helps = ["RaiseQuota"] if "quota" in message else ["CreateServiceAccount", "RaiseQuota"]
+    assert row.explanation.remedies[-1].summary == "raise the quota few to pods=3"
     assert [(one.kind, one.confirmed) for one in row.explanation.remedies] == [(kind, False) for kind in helps]
+    unheard = Snapshot.of([*cluster(cpu=1).objects, QUOTA, made, daemons]).explain_pending().rows[0].explanation
+    assert unheard.summary.startswith("2 pods not made: exceeded quota: few, requested: pods=1")
+    assert [one.summary for one in unheard.remedies] == ["raise the quota few to pods=3"]
     enough = {**daemons, "status": {"desiredNumberScheduled": 1}}
     assert Snapshot.of([*cluster(cpu=1).objects, made, enough, event]).explain_pending().rows == ()
 
@@ -211,7 +215,7 @@ def beyond(limit_range: Obj, of: Obj) -> str:
         (LIMITS, 32, True),
         (LIMITS, 1, False),
         ({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "2"}}]}}, 32, True),
-        ({"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Gi"}}]}}, 32, False),
+        ({"spec": {"limits": [{"type": "Container", "max": {"cpu": "2", "memory": "1Gi"}}]}}, 32, False),
     ],
 )
 @pytest.mark.parametrize("kind", ["Job", "ReplicaSet", "StatefulSet"])
@@ -230,6 +234,44 @@ def test_pods_beyond_a_limit_range_are_to_ask_for_what_it_allows(
     (container,) = made["template"]["spec"]["containers"]
     assert container["resources"] == {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
     assert not pod_faults(LIMITS, made["template"])
+
+
+@pytest.mark.parametrize(
+    ("limits", "asked", "text", "resources"),
+    [
+        (
+            {"min": {"cpu": "500m"}},
+            {"requests": {"cpu": "200m"}, "limits": {"cpu": "300m"}},
+            "ask for cpu 500m instead of 200m",
+            {"requests": {"cpu": "500m"}, "limits": {"cpu": "500m"}},
+        ),
+        (
+            {"min": {"memory": "1Gi"}},
+            {"requests": {"cpu": "1"}},
+            "ask for memory 1Gi instead of nothing",
+            {"requests": {"cpu": "1", "memory": "1Gi"}},
+        ),
+        (
+            {"maxLimitRequestRatio": {"cpu": "3", "memory": "2"}},
+            {"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "3Gi"}},
+            "ask for a limit of cpu of at most 3 times the request and a limit of memory of at most 2 times the "
+            "request",
+            {"requests": {"cpu": "334m", "memory": "1536Mi"}, "limits": {"cpu": "1", "memory": "3Gi"}},
+        ),
+    ],
+)
+def test_pods_below_a_limit_range_are_to_ask_for_more(limits: Obj, asked: Obj, text: str, resources: Obj) -> None:
+    work = stored(workload("ReplicaSet", "w", 2, cpu="1"))
+    work["spec"]["template"]["spec"]["containers"][0]["resources"] = asked
+    limit_range: Obj = {"spec": {"limits": [{"type": "Container", **limits}]}}
+    event = denied("ReplicaSet", "w", message=beyond(limit_range, work))
+    first = told_as_is(cluster(cpu=1), work, event, about="replicaset/w").remedies[0]
+    assert (first.kind, first.summary, first.confirmed) == ("RaiseRequest", text, True)
+    assert first.costs.startswith("each pod takes more of its node; ")
+    (container,) = first.changes[-1]["patch"]["spec"]["template"]["spec"]["containers"]
+    assert container["resources"] == resources
+    made = {"spec": {"containers": [container]}}
+    assert not pod_faults(limit_range, made)
 
 
 def test_which_of_several_containers_is_to_have_less_is_not_guessed() -> None:

@@ -129,6 +129,32 @@ async def test_workload_and_device_class_are_tables_of_what_waits_with_them(serv
     assert told["items"] == []
 
 
+async def test_work_of_a_kind_that_nobody_knows_is_a_table_of_what_waits_with_it(served: Served) -> None:
+    client = ApiClient.in_process(served.api)
+    for name, kind in (("step-1", "Workflow"), ("step-2", "Workflow"), ("step-3", "Other")):
+        step = pod(name, cpu="7")
+        owner = {"apiVersion": "example.com/v1", "kind": kind, "name": "train", "uid": "w", "controller": True}
+        step["metadata"]["ownerReferences"] = [owner]
+        await client.create(known_kind("v1", "Pod"), step)
+    path = explanation_path("default", "workflows", "train")
+    assert (await served.get(path))[0] == 403
+    told: list[tuple[str, int]] = []
+
+    async def is_told() -> bool:
+        items = json.loads(await until_told(served, path, ("jane", "default", "workflows")))["items"]
+        told[:] = [(item["workload"], item["pods"]) for item in items]
+        return sum(pods for _, pods in told) == 2
+
+    await until(is_told)
+    assert told == [("workflow/train", 2)]
+    _, text, _ = await served.get(f"{path}?output=text")
+    assert "2 pods of 1 workload wait in workflow/train" in text
+    assert (await served.get(explanation_path("default", "workflows", "none")))[0] == 404
+    assert (await served.get(explanation_path("default", "work%3Aflows", "train")))[0] == 404
+    for name in ("step-1", "step-2", "step-3"):
+        await client.delete(known_kind("v1", "Pod"), name, "default")
+
+
 async def test_list_names_why_pods_are_not_made(served: Served) -> None:
     client = ApiClient.in_process(served.api)
     replicas = {"replicas": 1, "template": {"spec": pod("x", cpu="1")["spec"]}}

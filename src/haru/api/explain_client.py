@@ -53,9 +53,6 @@ async def resident_text(
     Without `about`: the table of what waits in a namespace, without that in all. `command` is the one that asks. None
     where there is no answer; with it what answered, or why nothing.
     """
-    listed = parse_listed(about)
-    if listed is not None and listed[0] not in LISTED:
-        return None, f"{GROUP}: has no table for {about}"
     query = {"output": output, "labelSelector": selector, "remedies": "" if remedies else "false", "command": command}
     return await _asked(client, _path(about, namespace), {key: value for key, value in query.items() if value})
 
@@ -71,7 +68,8 @@ def _path(about: str, namespace: str) -> str:
     kind, name = listed
     if kind == "Namespace":
         return list_path(name)
-    plural = listed_kind(kind).plural
+    # Of a kind that is not known here tables have the name in small letters.
+    plural = listed_kind(kind).plural if kind in LISTED else f"{kind.removesuffix('s')}s"
     return explanation_path("" if plural in CLUSTER_SCOPED else namespace, plural, name)
 
 

@@ -72,9 +72,10 @@ def read_manifests(paths: Iterable[str], namespace: str) -> Iterator[tuple[Obj, 
     """The objects of files and directories, each as it is written and as a server would store it.
 
     Raises InputError that names the file and the line. Warns of fields that do not exist, which a server would refuse,
-    and of objects of groups that Kubernetes does not have, which it passes over.
+    of objects of groups that Kubernetes does not have, which it passes over, and of those that are there twice.
     """
     ignored = passed_over = 0
+    seen = _SeenTwice()
     files = [file for name in paths for file in expanded(name)]
     is_empty = bool(files)
     for path in files:
@@ -97,6 +98,7 @@ def read_manifests(paths: Iterable[str], namespace: str) -> Iterator[tuple[Obj, 
                     raise InputError(
                         f"{path}{_named(obj)}: {error}; haru lint tells where and what to write"
                     ) from error
+                seen.add(path, obj, stored)
                 yield obj, stored
                 for each in unknown[: max(0, _MOST_TOLD - ignored)]:
                     _LOG.warning("%s%s: %s is ignored; haru lint tells what is meant", path, _named(obj), each)
@@ -113,6 +115,32 @@ def read_manifests(paths: Iterable[str], namespace: str) -> Iterator[tuple[Obj, 
         _LOG.warning("and %d more such fields", ignored - _MOST_TOLD)
     if passed_over > _MOST_TOLD:
         _LOG.warning("and %d more such objects", passed_over - _MOST_TOLD)
+    seen.tell_rest()
+
+
+class _SeenTwice:
+    """Warns of objects that are there twice and equal: whoever wrote two of a name mostly meant two."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, ...], Obj] = {}
+        self._told = 0
+
+    def add(self, path: str, given: Obj, stored: Obj) -> None:
+        """Take in an object; one that replaces another of its name is meant as it is."""
+        metadata, group = stored["metadata"], stored["apiVersion"].rpartition("/")[0]
+        key = (group, stored["kind"], metadata.get("namespace") or "", metadata["name"])
+        if self._seen.get(key) == given:
+            if self._told < _MOST_TOLD:
+                _LOG.warning(
+                    "%s%s: is there twice, and counts once; another one needs another name", path, _named(given)
+                )
+            self._told += 1
+        self._seen[key] = given
+
+    def tell_rest(self) -> None:
+        """Say how many more there are."""
+        if self._told > _MOST_TOLD:
+            _LOG.warning("and %d more objects that are there twice", self._told - _MOST_TOLD)
 
 
 def _is_of_another_group(obj: Obj) -> bool:

@@ -17,7 +17,7 @@ from haru.explain import hypothesis
 from haru.explain.changes import listed
 from haru.explain.diagnosis.allocations import allocated_twice, frees_text, held_by, held_claim
 from haru.explain.diagnosis.holders import since_of
-from haru.explain.diagnosis.makers import lacking
+from haru.explain.diagnosis.makers import author_of, lacking
 from haru.explain.diagnosis.node_scores import why_here
 from haru.explain.diagnosis.object_states import State, ended_job, pod_state, settled_group
 from haru.explain.diagnosis.pending import titled, waiting
@@ -88,6 +88,8 @@ def explain(
         settings = replace(settings, now=parse_time(now).timestamp())
     inquiry = Inquiry(settings, remedies, tuple(unread), gates if gates is not None else default_gates(), found)
     told = _explained(snapshot, kind, obj, related, inquiry)
+    if author_of(snapshot, told.namespace, f"{told.kind}/{told.name}").startswith("trainjob/"):
+        told = replace(told, kind="TrainJob")  # whose JobSet has its name
     told = replace(told, remedies=with_commands(snapshot, told.remedies))
     told = (
         replace(told, reasons=distinct([*told.reasons, *not_readable(unread)]), unread=tuple(unread))
@@ -132,7 +134,7 @@ def _pod(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
         siblings = tuple(sorted(snapshot.group_state(info.group).unscheduled))
         told = waiting("Pod", obj, snapshot, WorkloadUnit(siblings or (info.key.path,), info.group), inquiry)
         told = _with_refused_members(snapshot, told, info.group, snapshot.pod_group(info.group))
-        described = described_by(info.group.name)
+        described = author_of(snapshot, info.key.namespace, described_by(info.group.name))
         return replace(told, summary=f"{told.summary}; its gang is {described}") if described else told
     return waiting("Pod", obj, snapshot, WorkloadUnit((info.key.path,)), inquiry)
 
@@ -204,13 +206,18 @@ def _maker(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
 
 def _daemon_set(snapshot: Snapshot, obj: Obj) -> Explanation:
     """A DaemonSet that lacks pods: those that it has are explained one by one."""
-    count, owner = lacking(snapshot, {**obj, "kind": "DaemonSet"}), {"kind": "DaemonSet", **_reference(obj)}
+    obj = {**obj, "kind": "DaemonSet"}
+    count, owner = lacking(snapshot, obj), {"kind": "DaemonSet", **_reference(obj)}
     text = f"{counted(count, 'pod')} of daemon set {namespaced_name(obj)} not made yet"
     told = titled("DaemonSet", obj, "FitsLater", (Reason("PodsMissing", text),))
-    refused = refused_creation(snapshot, owner)
-    if refused is None:
-        return told
-    return _kept_back(told, count, refused, tuple(missing_object_remedies(refused, confirmed=False)), waits=False)
+    refused, by_quota = refused_creation(snapshot, owner), unmade(snapshot, obj)
+    raised = by_quota.refusal.remedy(confirmed=False) if by_quota is not None else ()
+    if refused is not None:
+        ways = (*missing_object_remedies(refused, confirmed=False), *raised)
+        return _kept_back(told, count, refused, ways, waits=False)
+    if by_quota is not None:
+        return _kept_back(told, count, by_quota.refusal.reason, raised, waits=by_quota.refusal.can_wait)
+    return told
 
 
 def _without_gang(told: Explanation, obj: Obj) -> Explanation:

@@ -116,6 +116,11 @@ def _other_kind(word: str) -> str:
     return plain if all(kind.kind == "ReplicationController" for kind in kinds) else ""
 
 
+def is_other_kind(word: str) -> bool:
+    """Whether a word, in small letters, may be a kind that is not known here and controls pods."""
+    return word.isalnum() and word.isascii() and _other_kind(word) == word
+
+
 def listed_kind(kind: str) -> Kind:
     """The kind as an API server knows it."""
     return known_kind(*LISTED[kind])

@@ -17,7 +17,7 @@ from haru.engine import Options, Overlay, Reason, Snapshot
 from haru.engine.plugins import device_demand_of, named_nodes
 from haru.engine.state import PodInfo, namespaced_name, workload_of
 from haru.explain import hypothesis
-from haru.explain.diagnosis.makers import waiting_makers
+from haru.explain.diagnosis.makers import author_of, waiting_makers
 from haru.explain.diagnosis.running_pods import waits_in_trouble
 from haru.explain.diagnosis.workload_unit import WorkloadUnit, hypothetical_options
 from haru.explain.entry import explain
@@ -209,7 +209,8 @@ def _row_of(snapshot: Snapshot, units: Sequence[Waiter], asked: _Question, *, re
     group = first.work.pod_group(snapshot)
     kind: SubjectKind = "podgroup" if group is not None else "pod"
     told = asked.explain(snapshot, kind, group if group is not None else first.pods[0].obj, remedies=remedies)
-    works = list(dict.fromkeys(workload_of(unit.pods[0]) for unit in units))
+    firsts = [unit.pods[0] for unit in units]
+    works = list(dict.fromkeys(author_of(snapshot, pod.key.namespace, workload_of(pod)) for pod in firsts))
     pods = [pod for unit in units for pod in unit.pods]
     starts = _starts(_after_first_remedy(snapshot, told), told, units, asked.options)
     return PendingRow(
@@ -277,7 +278,8 @@ def _maker_row(
     first = next(iter(told.remedies), None)
     pods, paths = missing_pods(maker, len(members) + missing), tuple(pod.key.path for pod in members)
     starts = pods if first and first.confirmed else 0
-    return PendingRow(made_for(kind, maker), namespace, pods, 1, 0, paths, since, told, starts)
+    work = author_of(snapshot, namespace, made_for(kind, maker))
+    return PendingRow(work, namespace, pods, 1, 0, paths, since, told, starts)
 
 
 _ENDS_WAITING = "AddNodeSelector"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from haru.engine import Snapshot
-from haru.explain_server.questions import parse_path
+from haru.explain_server.questions import is_other, parse_path
 from haru.exposition import CounterOf, GaugeOf, HistogramOf, Labels
 from haru.loop_lag import lag_lines
 
@@ -34,7 +34,7 @@ class Metrics:
     def observe(self, path: str, status: int, seconds: float) -> None:
         """Count an answered request."""
         resource, _, name = parse_path(path) or ("", "", path)
-        labels = "GET" if name else "LIST", resource
+        labels = "GET" if name else "LIST", "others" if is_other(resource) else resource
         self._requests.add(*labels, str(status))
         self._durations.observe(seconds, *labels)
         if status in _TERMINATED:

@@ -12,7 +12,7 @@ from haru.engine import Snapshot
 from haru.engine.state import namespaced_name
 from haru.errors import NotFoundError
 from haru.explain import Choice, DeviceStory, NodeStory, PendingList, SubjectKind, hypothesis
-from haru.explain.object_names import PlaceKind, parse_place, parse_subject
+from haru.explain.object_names import PlaceKind, is_other_kind, parse_place, parse_subject
 from haru.explain.pending_choice import check_exists, choice_of, where_text, with_labels
 from haru.explain.pending_rows import PendingRow, namespaces_that_wait, pending_row_steps, pods_in_trouble
 from haru.explain.subjects import explain_place, subject_in
@@ -96,9 +96,14 @@ def parse_path(path: str) -> tuple[str, str, str] | None:
             return resource, namespace, ""
         case [resource, name] if resource == LIST and namespace and name:
             return resource, namespace, name
-        case [resource, name, part] if part == SUBRESOURCE and resource in RESOURCES and name:
+        case [resource, name, part] if part == SUBRESOURCE and name and (resource in RESOURCES or is_other(resource)):
             return (resource, namespace, name) if (resource in CLUSTER_SCOPED) != bool(namespace) else None
     return None
+
+
+def is_other(resource: str) -> bool:
+    """Whether it is none of those that the group lists, but may be what controls pods: `workflows`."""
+    return resource not in (*RESOURCES, LIST, VISIBLE_LIST) and is_other_kind(resource)
 
 
 def story_of(question: Question, view: ClusterView) -> NodeStory | DeviceStory:
@@ -183,7 +188,7 @@ def _within(choice: Choice, namespaces: Collection[str]) -> Choice:
 
 def _where(question: Question, namespaces: Collection[str] | None) -> str:
     if question.name:
-        kind = TABLES[question.resource]
+        kind = TABLES.get(question.resource) or question.resource.removesuffix("s")
         return where_text(kind, f"{kind.lower()}/{question.name}")
     if question.namespace:
         return f"in namespace {question.namespace}"
@@ -193,7 +198,7 @@ def _where(question: Question, namespaces: Collection[str] | None) -> str:
 def _choice(question: Question, snapshot: Snapshot) -> Choice:
     if not question.name:
         return Choice()
-    kind = TABLES[question.resource]
+    kind = TABLES.get(question.resource) or question.resource
     # Who may ask about this name in this namespace is not told what others there are.
     path = f"{question.namespace}/{question.name}" if question.namespace else question.name
     named = [{**obj, "kind": kind} for key, obj in snapshot.objects(kind).items() if key == path]

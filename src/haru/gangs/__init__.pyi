@@ -1,4 +1,5 @@
 from .adapters.coscheduling import COSCHEDULING_POD_GROUP as COSCHEDULING_POD_GROUP
+from .adapters.jobset import JOB_SET as JOB_SET
 from .adapters.kubeflow import REPLICA_SPECS as REPLICA_SPECS
 from .adapters.kueue import KUEUE_KINDS as KUEUE_KINDS
 from .adapters.kueue import KUEUE_LOCAL_QUEUE as KUEUE_LOCAL_QUEUE
@@ -9,6 +10,7 @@ from .described_work import is_foreign_group as is_foreign_group
 from .described_work import title_of as title_of
 from .gang import DISRUPTION_MODE as DISRUPTION_MODE
 from .gang import MIN_COUNT as MIN_COUNT
+from .gang import SEPARATOR as SEPARATOR
 from .gang import Adapter as Adapter
 from .gang import ForeignKind as ForeignKind
 from .gang import Gang as Gang

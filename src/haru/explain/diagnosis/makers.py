@@ -8,13 +8,26 @@ from typing import Final
 
 from haru.engine import Snapshot
 from haru.engine.state import Mark, PodInfo, mark_of, written_since
-from haru.kube.meta import Obj, get_condition
+from haru.gangs import JOB_SET, SEPARATOR
+from haru.kube.meta import Obj, controller_of, get_condition
 
 MAKERS: Final = ("Job", "ReplicaSet", "StatefulSet")
 """The kinds whose next pod is known before it is made."""
 _KINDS: Final = (*MAKERS, "DaemonSet")
 _Place = tuple[str, str]
 """The kind of a maker, and its path."""
+
+
+def author_of(snapshot: Snapshot, namespace: str, work: str) -> str:
+    """What its author calls some work: the TrainJob that made a JobSet (`trainjob/t`), else as it is called."""
+    kind, _, name = work.partition("/")
+    if kind.lower() != JOB_SET.kind.lower():
+        return work
+    made, separator, part = name.partition(SEPARATOR)
+    owner = controller_of(snapshot.objects(JOB_SET.key).get(f"{namespace}/{made}") or {"metadata": {}})
+    if owner is None or owner["kind"] != "TrainJob":
+        return work
+    return f"trainjob/{owner['name']}{separator}{part}"
 
 
 def lacking(snapshot: Snapshot, maker: Obj, living: Mapping[str, int] | None = None) -> int:

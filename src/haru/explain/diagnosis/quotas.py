@@ -149,7 +149,7 @@ class Unmade:
 
 
 def unmade(snapshot: Snapshot, maker: Obj, missing: int | None = None) -> Unmade | None:
-    """What a Job, ReplicaSet or StatefulSet lacks because quotas refuse it; `missing` are the pods that it lacks."""
+    """What a Job, ReplicaSet, StatefulSet or DaemonSet lacks because quotas refuse it; `missing`: the pods it lacks."""
     if not snapshot.objects("ResourceQuota"):
         return None
     missing = lacking(snapshot, maker) if missing is None else missing
@@ -184,6 +184,8 @@ def _next_pod(maker: Obj) -> PodInfo:
     """The pod that a workload would make next, for itself."""
     name, metadata = f"{maker['metadata']['name']}-refused", {"namespace": "default", **maker["metadata"]}
     versioned = {"apiVersion": "batch/v1" if maker["kind"] == "Job" else "apps/v1", **maker, "metadata": metadata}
+    if maker["kind"] == "DaemonSet":
+        versioned |= {"kind": "ReplicaSet"}  # to quotas its pods are like any others
     pod = next(made_by({**versioned, "status": {}}, _ALONE))
     created = metadata.get("creationTimestamp")
     return PodInfo.of({**pod, "metadata": {**pod["metadata"], "name": name, "uid": name, "creationTimestamp": created}})

@@ -205,7 +205,9 @@ def node_short(story: NodeStoryData, command: str = "") -> str:
 
 def _node(story: NodeStoryData, command: str) -> Iterator[str]:
     yield f"Node {story.name}: {story.state}: {story.summary}"
-    yield from labelled("held by", [holders_text(story.workloads)] if story.workloads else [])
+    holding = [holder for holder in story.workloads if holder.devices]
+    yield from labelled("held by", [holders_text(holding)] if holding else [])
+    yield from labelled("runs", [holders_text(story.workloads)] if story.workloads and not holding else [])
     left = [f"{a.resource} {amount_text(a.resource, a.free)}" for a in story.resources]
     yield from labelled("free", [", ".join(left)] if left else [])
     yield from labelled("waiting", _waiting(story.waiting, story.more_waiting))

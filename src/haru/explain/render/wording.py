@@ -78,7 +78,8 @@ def holder_text(holder: Holder) -> str:
     if holder.idle:
         details.append("idle" if holder.idle >= holder.devices else f"{holder.idle} of them idle")
     where = "" if holder.namespace in ("", "default") else f"{holder.namespace}/"
-    return f"{where}{holder.name} {holder.devices} ({', '.join(details)})"
+    count = f" {holder.devices}" if holder.devices else ""  # on a node there are also those that hold none
+    return f"{where}{holder.name}{count} ({', '.join(details)})"
 
 
 def holders_text(holders: Sequence[Holder], unnamed: tuple[int, int] = (0, 0), devices: int | None = None) -> str:
@@ -86,7 +87,8 @@ def holders_text(holders: Sequence[Holder], unnamed: tuple[int, int] = (0, 0), d
     shown = [holder_text(holder) for holder in holders[:_MOST]]
     workloads, rest = unnamed
     workloads, rest = workloads + len(holders[_MOST:]), rest + sum(h.devices for h in holders[_MOST:])
-    told = ", ".join([*shown, f"{workloads} more with {rest}"] if workloads else shown)
+    more = f"{workloads} more" + (f" with {rest}" if rest else "")
+    told = ", ".join([*shown, more] if workloads else shown)
     shared = 0 if devices is None else rest + sum(h.devices for h in holders[:_MOST]) - devices
     return f"{told}; {shared} of these shared" if shared > 0 else told
 
