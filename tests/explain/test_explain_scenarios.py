@@ -557,7 +557,7 @@ def test_tables_cover_all_verdicts_reasons_stages_and_remedies() -> None:
     assert stages == set(STAGES) - {"offered"}
     # A DaemonSet needs its pods on other nodes, see test_daemon_set_remedies; refused pods events, see
     # test_refused_creation; a class that provides a resource devices of a vendor, see situations_remedies.
-    elsewhere = {"AddNodeSelector", "CreateServiceAccount", "CreatePriorityClass", "ProvideResource"}
+    elsewhere = {"AddNodeSelector", "CreateServiceAccount", "CreatePriorityClass", "ProvideResource", "RaiseRequest"}
     assert kinds == set(REMEDIES) - elsewhere
     assert types <= set(REASON_TYPES)
 
