@@ -407,9 +407,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--case", action="append", choices=sorted(CASES), help="this case alone; may be repeated")
     options = parser.parse_args(arguments)
     version = subprocess.run(["containerd", "--version"], text=True, capture_output=True, check=True).stdout
-    left_out = () if has_cdi(version) else _NEED_CDI
-    names = [name for name in options.case or CASES if name not in left_out]
-    print("".join(f"{name}: left out, this containerd is older than CDI\n" for name in left_out), end="", flush=True)
+    names = [name for name in options.case or CASES if name not in _NEED_CDI or has_cdi(version)]
+    for name in set(_NEED_CDI) & set(options.case or CASES) - set(names):
+        print(f"{name}: left out, this containerd is older than CDI", flush=True)
     with tempfile.TemporaryDirectory(prefix="kc-") as home, nodes(options.kubernetes, Path(home)) as sides:
         # One that ends pods of its node, or starts its agent again, does so alone: others would see it.
         alone = [name for name in names if name.startswith(("pressure", "again", "preempt", "boot", "away"))]
