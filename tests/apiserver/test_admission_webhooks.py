@@ -528,6 +528,17 @@ async def test_webhook_is_asked_about_object_without_name_before_that_is_missed(
         assert answer.status == 422 and "metadata.name: Required value" in answer.json["message"]
 
 
+async def test_match_condition_that_fails_is_told_without_a_name_where_the_object_has_none(
+    api: Caller, hooks: WebhookServer
+) -> None:
+    broken = [{"name": "c", "expression": "1 / 0 > 1"}]
+    await mutating(api, hook(hooks.client("/m"), rule("configmaps", "CREATE"), matchConditions=broken))
+    why = "expression '1 / 0 > 1' resulted in error: division by zero"
+    for metadata, name in (({"name": "m"}, ' "m"'), ({}, ""), ({"generateName": "m-"}, "")):
+        answer = await api("POST", MAPS, {"metadata": metadata})
+        assert (answer.status, answer.json["message"]) == (403, f"configmaps{name} is forbidden: {why}")
+
+
 async def test_webhook_sees_namespace_of_path_in_update_without_one(api: Caller, hooks: WebhookServer) -> None:
     hooks.answers["/m"] = allow
     await mutating(api, hook(hooks.client("/m"), rule("configmaps", "UPDATE")))

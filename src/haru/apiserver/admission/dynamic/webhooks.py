@@ -36,7 +36,7 @@ from haru.apiserver.webhook_client import WebhookClient, WebhookError
 from haru.errors import raise_first
 from haru.kube.decoding import strict_decode
 from haru.kube.defaulting import apply_defaults
-from haru.kube.errors import StatusError, internal_error
+from haru.kube.errors import StatusError, forbidden_error, internal_error
 from haru.kube.meta import Obj
 from haru.kube.patch.json_patch import REJECTED, apply_json_patch
 
@@ -86,7 +86,8 @@ class Webhooks:
         try:
             return seen if await hook.conditions.hold(given_of(attributes, seen), counts) else None
         except ConditionsFailed as error:
-            raise attributes.forbidden(str(error)) from None
+            kind = attributes.resource.kind  # told by the name that the client gave alone, as in 1.36
+            raise forbidden_error(kind.group, kind.plural, attributes.name, str(error)) from None
 
     # --- validating
 
