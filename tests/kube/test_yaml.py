@@ -75,6 +75,20 @@ def test_number_that_is_too_large_for_a_float_is_a_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("9" * 400, "9" * 400),
+        ("-" + "9" * 5000, "-" + "9" * 5000),
+        ("0x" + "f" * 17, "0x" + "f" * 17),
+        ("1" + "0" * 30, 1e30),
+        ("18446744073709551615", 2**64 - 1),
+    ],
+)
+def test_integer_beyond_64_bits_is_a_number_as_any_other_or_a_text(text: str, value: object) -> None:
+    assert yaml.load(f"a: {text}\n") == {"a": value}
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a: 1\nb: c: d\n", "error converting YAML to JSON: yaml: line 2: mapping values are not allowed"),

@@ -18,6 +18,8 @@ from typing import Any
 from haru.kube.meta import Obj
 
 _MAX_NODES = 1_000_000
+_MOST_DIGITS = 400
+"""Of an integer: no number is as long, and what takes the square of its digits to read stays short."""
 # As Go's YAML: beyond a few, aliases may make up 99 % of a document, and less of a large one.
 _FEW_ALIASES, _FEW_NODES = 100, 1000
 _MANY_NODES = 400_000
@@ -198,10 +200,14 @@ def _finite(text: str) -> float:
     return value
 
 
-def _of_64_bits(text: str) -> int | float:
-    """An integer; one that has no 64 bits is a number as any other."""
-    value = _integer(text)
-    return value if -(2**63) <= value < 2**64 else float(value)
+def _of_64_bits(text: str) -> int | float | str:
+    """An integer; a decimal one beyond 64 bits is a number as any other, what is no number then a text, as to Go."""
+    value = _integer(text) if len(text) <= _MOST_DIGITS else math.inf
+    if -(2**63) <= value < 2**64:
+        return value
+    plain = text.replace("_", "")
+    wide = float(plain) if plain.lstrip("+-").isdigit() else math.inf
+    return wide if math.isfinite(wide) else text
 
 
 def _number(value: float) -> int | float:
