@@ -6,7 +6,6 @@ import asyncio
 import socket
 import ssl
 import struct
-import sys
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -20,7 +19,6 @@ import pytest
 
 from haru.apiserver.auth import new_authority, server_pair
 from haru.apiserver.serving import HttpServer, TlsFiles
-from haru.embedded.process import loop_factory
 from haru.event_loop import for_clients, in_background, is_for_a_client
 from haru.fair_loop import FairLoop
 from waiting import until
@@ -54,16 +52,6 @@ def test_step_of_a_client_is_run_before_those_that_were_ready_earlier() -> None:
     assert len(done) == 53
     # By turns: before its last step at most one of the others has had one for each of its own, and one at its start.
     assert done.index("client") <= 4 and done[: done.index("client") + 8].count("client") == 3
-
-
-def test_threads_that_compute_give_way_sooner_to_a_loop_that_serves() -> None:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(0.005)
-    try:
-        assert loop_factory(serves=False) is not None and sys.getswitchinterval() == pytest.approx(0.005)
-        assert loop_factory(serves=True) is FairLoop and sys.getswitchinterval() < 0.0025
-    finally:
-        sys.setswitchinterval(before)
 
 
 def test_others_have_their_turn_while_clients_keep_coming() -> None:

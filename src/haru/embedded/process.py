@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
-SWITCH_SECONDS: Final = 0.002
-"""So long a thread that computes keeps the interpreter from the loop after each system call of the loop.
-
-With Python's 5 ms a request beside an explanation took twice as long; the loop had a third of the time, not two fifths.
-"""
 _IMPORTED = time.monotonic()
 
 
@@ -31,11 +24,10 @@ def seconds_since_start() -> float:
 def loop_factory(*, serves: bool) -> Callable[[], asyncio.AbstractEventLoop] | None:
     """uvloop where it is there; for a process that `serves` clients beside other work, the one that runs theirs first.
 
-    A step takes a microsecond on that one, half of one on uvloop alone. Threads that compute beside it give way sooner.
+    A step takes a microsecond on that one, half of one on uvloop alone.
     """
     try:
         if serves:
-            sys.setswitchinterval(SWITCH_SECONDS)
             from haru.fair_loop import FairLoop
 
             return FairLoop
