@@ -42,10 +42,8 @@ from haru.kube.names import format_time
 from haru.kube.pod_claims import FAILED_PREPARE, awaits_preparation
 from haru.secure_serving.identity import User
 
-_UNKNOWN_SECONDS = 2.0
-"""So long the cache is waited for that has not seen an object yet: without it whoever asks reads the whole cluster."""
 _BEHIND_SECONDS = 0.5
-"""The same where it has an earlier state: a question as a whole is to take less than two seconds on a busy machine."""
+"""So long the cache is waited for: a question as a whole is to take less than two seconds on a busy machine."""
 _LOOK_AGAIN_SECONDS = 0.02
 """While work starts something changes all the time: to look at each change costs more than the answer."""
 _PAUSES = 10
@@ -143,10 +141,10 @@ class Answers:
     ) -> tuple[Answered, Collection[str], Callable[[Collection[str]], Answered]]:
         """The answer with all names, the namespaces that it names, and what makes it one for whom some are shown."""
         if question.is_subject:
-            await self._catch_up(question)
+            subject = await self._catch_up(question)
             view = self._watch.view()
             view = replace(view, events=(*view.events, *await self._failed_preparations(question, view.snapshot)))
-            told = await self._explained(user.name, question, view)
+            told = await self._explained(user.name, question, question.found_in(view.snapshot) or subject, view)
             return told.explanation, named_namespaces(told.explanation), told.redacted
         view = self._watch.view()
         if question.is_place:
@@ -173,14 +171,15 @@ class Answers:
             found = self._computed[key] = await self._queue.answer(user.name, key, work, self._limits.seconds)
         return found
 
-    async def _catch_up(self, question: Question) -> None:
+    async def _catch_up(self, question: Question) -> tuple[SubjectKind, Obj] | None:
         """Wait until the cache has the object as the API server has it now: its user may just have written it.
 
-        Raises NotThere where the API server has none.
+        Return the object of the API server, which is explained where the cache is too far behind. Raises NotThere where
+        the API server has none.
         """
         kind = _KINDS.get(question.resource)
         if kind is None:
-            return
+            return None
         served = self._client.version.kind_for(kind)
         try:
             live = await self._client.get(served, question.name, question.namespace)
@@ -188,14 +187,15 @@ class Answers:
             # A PodGroup may be one of another project.
             if error.code == 404 and kind.kind != "PodGroup":
                 raise NotThere from None
-            return
+            return None
         version, found = self._watch.changes.version, question.found_in(self._watch.view().snapshot)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_UNKNOWN_SECONDS if found is None else _BEHIND_SECONDS):
+            async with asyncio.timeout(_BEHIND_SECONDS):
                 while _older(found, live):
                     await self._watch.changes.newer_than(version)
                     await asyncio.sleep(_LOOK_AGAIN_SECONDS)
                     version, found = self._watch.changes.version, question.found_in(self._watch.view().snapshot)
+        return question.kind, {"apiVersion": served.api_version, "kind": served.kind, **live}
 
     async def _failed_preparations(self, question: Question, snapshot: Snapshot) -> Sequence[Obj]:
         """Return the events that say why claims are not prepared. They are read where a pod may wait for that only."""
@@ -211,15 +211,16 @@ class Answers:
             return tuple({"apiVersion": "v1", "kind": "Event", **event} for event in found["items"])
         return ()
 
-    async def _explained(self, user: str, question: Question, view: ClusterView) -> Told:
-        snapshot = view.snapshot
-        found = question.found_in(snapshot)
-        if found is None:
+    async def _explained(
+        self, user: str, question: Question, subject: tuple[SubjectKind, Obj] | None, view: ClusterView
+    ) -> Told:
+        if subject is None:
             raise NotThere
+        snapshot = view.snapshot
         kept, now = self._kept.get(question), self._monotonic()
         if kept is not None and kept.snapshot is snapshot and now - kept.at <= self._limits.kept_seconds:
             return kept
-        work = partial(self._told, question, view, *found)
+        work = partial(self._told, question, view, *subject)
         # A snapshot is one state of the cluster: equal questions about it have one answer.
         key = question, view.version, kept is None
         told: Told = await self._queue.answer(user, key, partial(work, kept), self._limits.seconds)

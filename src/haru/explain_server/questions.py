@@ -77,6 +77,11 @@ class Question:
         """Whether it is about one row of what waits in a namespace."""
         return self.resource == LIST and bool(self.name)
 
+    @property
+    def kind(self) -> SubjectKind:
+        """As what the object is explained. Raises InputError."""
+        return parse_subject(f"{self.resource}/{self.name}")[0]
+
     def found_in(self, snapshot: Snapshot) -> tuple[SubjectKind, Obj] | None:
         """The object that is explained and how; None where there is none."""
         kind, name = parse_subject(f"{self.resource}/{self.name}")
