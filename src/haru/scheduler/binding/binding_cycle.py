@@ -19,7 +19,9 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from haru.engine.plugins import assumed_objects, resolve_claims
+from haru.engine.podgroup import required_members
 from haru.engine.state import GroupKey, MemberDecision, PodKey, namespaced_name
+from haru.gangs import is_translated
 from haru.kube.meta import Obj
 from haru.scheduler.binding.binder import Binder, PodGoneError
 from haru.scheduler.binding.claim_updates import BindingError, claim_writes, reserved_claim
@@ -128,6 +130,7 @@ class BindingCycle:
         self._sender = sender
         self._silence = silence
         self._workload_claims = state.config.workload_claims
+        self._gang_scheduling = state.config.gang_scheduling
         self._uncertain: set[PodKey] = set()
         self._under_way: dict[PodKey, int] = {}
         self._most_under_way = _MANY
@@ -220,6 +223,7 @@ class BindingCycle:
             await self._binder.confirm(inherited)
             self._check_members(binding_task, failures)
         ready = [m for m in binding_task.members if m.pod not in failures]
+        self._raise_minimum(binding_task)
         if ready and binding_task.is_gang and len(self._certain(binding_task)) + len(ready) < binding_task.minimum:
             # All or nothing: what was written for the others is taken back, and nobody is bound.
             text = "; ".join(sorted({str(e) for e in failures.values()})) or "siblings have lost their places"
@@ -329,6 +333,13 @@ class BindingCycle:
         snapshot = self._cluster.now
         placed = snapshot.group_state(binding_task.group).scheduled
         return frozenset([path for path in placed if snapshot.pods[path].key not in self._uncertain])
+
+    def _raise_minimum(self, binding_task: BindingTask) -> None:
+        """Take over a larger minCount: the group was made anew, or it is another project's, which may change."""
+        group = self._cluster.now.pod_group(binding_task.group) if binding_task.group is not None else None
+        if group is not None:
+            gangs = self._gang_scheduling or is_translated(group)
+            binding_task.minimum = max(binding_task.minimum, required_members(group, gang_scheduling=gangs))
 
     def _is_half_placed(self, binding_task: BindingTask) -> bool:
         return binding_task.is_gang and 0 < len(self._certain(binding_task)) < binding_task.minimum

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from haru.engine import Decision
 from haru.engine.preemption import displaced
-from haru.engine.state import Nomination, PodKey, nominations_of
+from haru.engine.state import GroupKey, Nomination, PodKey, nominations_of
 from haru.kube.meta import Obj
 from haru.scheduler.preemption.victim_deletion import EvictionOrder, Evictor, eviction_order, unfinished_orders
 from haru.scheduler.shared import SchedulerState
@@ -39,7 +39,8 @@ class PreemptionExecutor:
     def execute(self, decision: Decision, pods: Mapping[str, Obj], group: Obj | None, needed: int) -> None:
         """Nominate the members and delete the victims.
 
-        `pods` are the members decided, by path; unless `needed` of them still have a nomination, no pod is evicted.
+        `pods` are the members decided, by path; unless `needed` of them still have a nomination, and their group is
+        there, no pod is evicted.
         """
         preemptor = group or next(iter(pods.values()))
         priority = int((preemptor.get("spec") or {}).get("priority") or 0)
@@ -58,7 +59,10 @@ class PreemptionExecutor:
             name = (next(iter(pods.values())).get("spec") or {}).get("schedulerName", "")
             members = frozenset(nomination.pod for nomination in kept)
             order = eviction_order(
-                preemptor, decision.evictions, name, lambda: self._count_nominated(members) >= needed
+                preemptor,
+                decision.evictions,
+                name,
+                lambda: self._is_there(decision.group) and self._count_nominated(members) >= needed,
             )
             self._tasks.spawn(self._evict(order, members))
 
@@ -84,6 +88,10 @@ class PreemptionExecutor:
         known = self._cluster.snapshot().pods
         there = (pod for pod in before.evictions if pod.path in known and known[pod.path].key == pod)
         return replace(nomination, evictions=nomination.evictions.union(there))
+
+    def _is_there(self, group: GroupKey | None) -> bool:
+        """Tell whether the preemptor's group, if it has one, still exists."""
+        return group is None or self._cluster.now.pod_group(group) is not None
 
     def _count_nominated(self, members: frozenset[PodKey]) -> int:
         """Count the members that still have a nomination."""

@@ -42,7 +42,8 @@ def _always() -> bool:
 class EvictionOrder:
     """The victims of one decision. `message` is for their condition, `event_text(node)` for the event.
 
-    `still_needed()` is false once the preemptor is gone. `begun` are the groups of which a pod has been marked.
+    `still_needed()` is false once the preemptor or its group is gone. `begun` are the groups of which a pod has been
+    marked.
     """
 
     victims: Sequence[Eviction]
