@@ -238,3 +238,46 @@ def test_log_of_a_run_before_tells_what_its_trap_has_printed_if_it_was_stopped(c
         assert previous.body.decode() == "step\nstep\nstep\n" + (last or "step\n")
 
     played(work)
+
+
+@pytest.mark.parametrize(
+    ("trap", "told"),
+    [
+        ("echo saving; sleep 5; echo saved; sleep 60; echo never", ["saving", "saved"]),
+        ("echo saving; sleep infinity", ["saving"]),
+        ("echo saving; python save.py", ["step", "step"]),  # nobody knows how long it takes
+    ],
+)
+@pytest.mark.parametrize("grace", [{"terminationGracePeriodSeconds": 7}, {}])
+def test_log_of_a_run_that_was_killed_in_its_trap_tells_what_that_had_printed(
+    trap: str, told: list[str], grace: Obj
+) -> None:
+    async def work(play: Play) -> None:
+        script = f"trap '{trap}' TERM; while true; do echo step; sleep 4; done"
+        probe = {"exec": {"command": ["false"]}, **grace}
+        main = {"name": "main", "image": "i", "command": ["sh", "-c", script], "livenessProbe": probe}
+        await play.create(containers=[main], terminationGracePeriodSeconds=30 if grace else 7)
+        began = await play.start()
+        await asyncio.sleep(17)
+        ended = {"terminated": {"exitCode": 137, "startedAt": began, "finishedAt": format_time(virtual_time.now())}}
+        await play.start(restarts=1, lastState=ended)
+        previous = await play.api("GET", f"{PODS}/a/log?previous=true")
+        assert previous.body.decode().split() == ["step", "step", "step", *told]
+
+    played(work)
+
+
+def test_log_of_a_run_that_ran_out_of_memory_tells_of_no_trap() -> None:
+    async def work(play: Play) -> None:
+        script = "trap 'echo saving; sleep 60' TERM; echo step; stress --vm-bytes 250M"
+        limits = {"limits": {"memory": "100Mi"}}
+        await play.create(
+            containers=[{"name": "main", "image": "i", "command": ["sh", "-c", script], "resources": limits}]
+        )
+        began = await play.start()
+        await asyncio.sleep(1)
+        ended = {"terminated": {"exitCode": 137, "startedAt": began, "finishedAt": format_time(virtual_time.now())}}
+        await play.start(restarts=1, lastState=ended)
+        assert (await play.api("GET", f"{PODS}/a/log?previous=true")).body == b"step\n"
+
+    played(work)

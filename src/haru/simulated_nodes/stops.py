@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from haru.kube.container_restarts import is_sidecar
 from haru.kube.meta import Obj
 from haru.kube.pod_containers import containers_of, statuses_of
 from haru.kube.simulated_containers import simulation
-from haru.kube.simulated_containers.stop_traps import STOPPED, hook_seconds, run_on_stop, traps_of
+from haru.kube.simulated_containers.stop_traps import (
+    KILLED,
+    STOPPED,
+    hook_seconds,
+    killed_after,
+    run_on_stop,
+    traps_of,
+)
 from haru.simulated_nodes import pods as podlib
-
-KILLED: Final = 137
-LEAST_SECONDS: Final = 2.0
 
 
 class Stop(NamedTuple):
@@ -65,7 +69,7 @@ def stop_of(pod: Obj, container: Mapping[str, Any], grace: float) -> Stop:
     """When and how one container ends that is told to."""
     hook = hook_seconds(pod, container, grace)
     slow, code = _told_to_end(pod, container)
-    patience = max(grace - hook, LEAST_SECONDS)
+    patience = killed_after(pod, container, grace)
     return Stop(hook + slow, code) if slow <= patience else Stop(hook + patience, KILLED)
 
 

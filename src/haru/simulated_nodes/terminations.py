@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 from haru.kube.meta import Obj, uid_of
 from haru.kube.names import format_time, parse_time
 from haru.kube.pod_containers import statuses_of
+from haru.kube.simulated_containers.stop_traps import LEAST_SECONDS
 from haru.simulated_nodes.events import PodEvents
-from haru.simulated_nodes.stops import LEAST_SECONDS, Stop, stopped_status, stops_of, takes_time
+from haru.simulated_nodes.stops import Stop, stopped_status, stops_of, takes_time
 
 _TRUNCATED_SECONDS: Final = 1.5
 """The object says in whole seconds when its deletion was asked for."""

@@ -16,6 +16,9 @@ from haru.kube.simulated_containers.trivial_shell import SHELLS
 
 STOPPED: Final = 143
 """The exit code of who is ended by SIGTERM, and of a shell that was told so and says no other."""
+KILLED: Final = 137
+LEAST_SECONDS: Final = 2.0
+"""Which a container has after its hook, however long that took."""
 
 
 def traps_of(container: Mapping[str, Any]) -> str | None:
@@ -52,6 +55,11 @@ def changed_on_stop(
     hook = run_beside(pod, container, command, sources, elapsed).changes if command else []
     ran = run_on_stop(pod, container, sources, elapsed)
     return [*hook, *(() if ran is None else ran.changes)]
+
+
+def killed_after(pod: Obj, container: Mapping[str, Any], grace: float) -> float:
+    """How long a container has at most once it is told to end: what its hook leaves of the grace period."""
+    return max(grace - hook_seconds(pod, container, grace), LEAST_SECONDS)
 
 
 def hook_seconds(pod: Obj, container: Mapping[str, Any], grace: float) -> float:

@@ -18,7 +18,7 @@ from haru.kube.simulated_containers import simulation
 from haru.kube.simulated_containers.container_scripts import Script
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
 from haru.kube.simulated_containers.pod_neighbours import ended_at
-from haru.kube.simulated_containers.stop_traps import hook_seconds, run_on_stop, traps_of
+from haru.kube.simulated_containers.stop_traps import KILLED, hook_seconds, killed_after, run_on_stop, traps_of
 from haru.kube.simulated_containers.text import shifted
 
 _MOMENT: Final = timedelta(milliseconds=1)
@@ -40,7 +40,7 @@ def stopped_script(
     """
     if traps_of(container) is None or simulation.setting(pod, container["name"], simulation.STOP_SECONDS) is not None:
         return script
-    told = _told_at(pod, container, seen) or _told_before(pod, container, ended)
+    told = _told_at(pod, container, seen) or _told_before(pod, container, script, ended)
     after = math.inf if told is None else max(0.0, (told - began).total_seconds())
     ran = run_on_stop(pod, container, sources, after) if math.isfinite(after) else None
     if ran is None or (script.ends_after is not None and script.ends_after <= after):
@@ -72,9 +72,26 @@ def _served_by(pod: Obj, container: Mapping[str, Any]) -> list[str]:
     return [*init[init.index(container["name"]) + 1 :], *main]
 
 
-def _told_before(pod: Obj, container: Mapping[str, Any], ended: tuple[datetime, int] | None) -> datetime | None:
-    """When a run was told to end that ended as its trap does: its own script ends otherwise, or later."""
+def _told_before(
+    pod: Obj, container: Mapping[str, Any], script: Script, ended: tuple[datetime, int] | None
+) -> datetime | None:
+    """When a run was told to end that ended as its trap does, or was killed in it; None for one that ended by itself.
+
+    Such a script ends otherwise, or later.
+    """
     ran = run_on_stop(pod, container) if ended is not None else None
-    if ran is None or ended is None or ran.ends_after is None or ended[1] != ran.exit_code:
+    if ran is None or ended is None:
         return None
-    return ended[0] - timedelta(seconds=ran.ends_after) - _MOMENT
+    lasts = math.inf if ran.ends_after is None else ran.ends_after
+    patience = killed_after(pod, container, _restart_grace(pod, container))
+    if ended[1] == KILLED and lasts > patience and (script.ends_after is None or script.exit_code != KILLED):
+        return ended[0] - timedelta(seconds=patience) - _MOMENT
+    return ended[0] - timedelta(seconds=lasts) - _MOMENT if ended[1] == ran.exit_code and lasts < math.inf else None
+
+
+def _restart_grace(pod: Obj, container: Mapping[str, Any]) -> float:
+    """The grace period of a container whose probe has failed."""
+    probes = (container.get(name) or {} for name in ("livenessProbe", "startupProbe"))
+    own = [one["terminationGracePeriodSeconds"] for one in probes if "terminationGracePeriodSeconds" in one]
+    seconds = own[0] if own else (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
+    return 30.0 if seconds is None else float(seconds)
