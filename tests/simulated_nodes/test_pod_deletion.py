@@ -70,6 +70,8 @@ TERM = "_term(){\n\tsleep 5\n\texit 3\n}\ntrap _term SIGTERM\nwhile true; do\n\t
         ("trap 'exit 9' INT; sleep infinity", {}, Stop(0, 143)),
         ("trap 'exit 9' INT; sleep infinity", {"lifecycle": {"stopSignal": "SIGINT"}}, Stop(0, 9)),
         ("trap 'kill -TERM $child; wait $child' TERM; ./serve & child=$!; wait", {}, Stop(0, 143)),
+        ("trap 'kill $P; wait $P; sleep 3; exit 5' TERM; sleep infinity & P=$!; wait $P", {}, Stop(3, 5)),
+        ("trap 'kill -TERM \"${P}\"; exit 5' TERM\nsleep 9d &\nP=$!\nwait", {}, Stop(0, 5)),
         ("trap : TERM INT; sleep infinity & wait", {}, Stop(0, 143)),
         ("trap 'exit 9' TERM; trap - TERM; sleep infinity", {}, Stop(0, 143)),
     ],

@@ -37,6 +37,8 @@ class ShellExpansion(ShellLoops):
     def __init__(self, variables: Mapping[str, str], files: MutableMapping[str, str] | None = None) -> None:
         super().__init__(variables, files)
         self._arrays: dict[str, list[str]] = {}
+        self._last_pid = ""
+        """Of the command that was begun last beside the shell."""
 
     @abstractmethod
     def other(self, words: Sequence[str]) -> int:
@@ -95,7 +97,7 @@ class ShellExpansion(ShellLoops):
     def _expand(self, word: str, code: int) -> str:
         """A word with its variables, and with what commands print at this moment."""
         text = _RANDOM.sub(lambda _: self.random(), _ELEMENT.sub(self._element, word))
-        text = expanded(text, self.variables, code)
+        text = expanded(text.replace("$!", self._last_pid), self.variables, code)
         return self._bounded(OUTPUT_TO_COME.sub(self._output, text))
 
     def _array(self, found: re.Match[str]) -> str:

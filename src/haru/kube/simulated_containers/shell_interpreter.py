@@ -8,11 +8,12 @@ Source: POSIX sh.
 
 from __future__ import annotations
 
+import math
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from haru.kube.simulated_containers.cluster_network import NETWORK_PROGRAM
 from haru.kube.simulated_containers.shell_expansion import NUMBER
@@ -21,6 +22,7 @@ from haru.kube.simulated_containers.shell_output import Stopped
 from haru.kube.simulated_containers.shell_redirection import ShellRedirection
 from haru.kube.simulated_containers.shell_traps import without_handlers
 from haru.kube.simulated_containers.shell_words import (
+    BESIDE,
     FILE_TEST,
     MOST_COMMANDS,
     NESTED,
@@ -49,6 +51,18 @@ _LOOP: Final = re.compile(
 _IN_BACKGROUND: Final = re.compile(r"(\bsleep\s+[^\s;&|]+)\s*&\s*;?\s*wait\b(?:\s+\$!)?")
 
 
+_FIRST_PID: Final = 7
+_NO_CHILD: Final = 127
+
+
+class _Job(NamedTuple):
+    """A command beside the shell: when it ends, with which code, and what of it is not understood."""
+
+    ends: float
+    code: int
+    unknown: str
+
+
 class ShellInterpreter(ShellRedirection):
     """Run the text of a shell.
 
@@ -58,6 +72,11 @@ class ShellInterpreter(ShellRedirection):
     def __init__(self, variables: Mapping[str, str], files: MutableMapping[str, str] | None = None) -> None:
         super().__init__(variables, files)
         self._ends_at_failure = False
+        self._jobs: dict[str, _Job] = {}
+
+    @abstractmethod
+    def last(self, seconds: float) -> None:
+        """Let time pass."""
 
     @abstractmethod
     def command(self, words: Sequence[str]) -> int:
@@ -158,10 +177,49 @@ class ShellInterpreter(ShellRedirection):
                 return True
         return False
 
+    # -- commands beside the shell ------------------------------------------------------------------------------------
+
+    def _begin_beside(self, words: list[str]) -> None:
+        """Run a command for which the shell does not wait. It may print only at its beginning."""
+        begin, before, unknown = self.at, dict(self.variables), ""
+        line, change = len(self._ran.lines), len(self._ran.changes)
+        try:
+            self._simple(words)
+            ends = self.at
+        except Stopped as stopped:
+            if stopped.args:
+                raise
+            unknown, self._ran.unknown = self._ran.unknown, ""
+            ends = math.inf
+        if any(one.at > begin or one.every for one in (*self._ran.lines[line:], *self._ran.changes[change:])):
+            self.other(words)
+        self.at, self.variables = begin, before
+        self._last_pid = str(_FIRST_PID + len(self._jobs))
+        self._jobs[self._last_pid] = _Job(ends, self._code, unknown)
+        self._code = 0
+
+    def _wait(self, pids: Sequence[str]) -> int:
+        """Wait for commands beside the shell, for all of them if none is named; the code of the last."""
+        code = 0
+        for pid in pids or self._jobs:
+            job = self._jobs.get(pid)
+            if job is None:
+                code = _NO_CHILD
+                continue
+            if math.isinf(job.ends):
+                self._ran.unknown = job.unknown
+                raise Stopped
+            self.last(max(0.0, job.ends - self.at))
+            code = job.code if pids else 0
+        return code
+
     # -- one command --------------------------------------------------------------------------------------------------
 
     def _simple(self, words: list[str]) -> bool:
         """Run one command of a shell; whether the shell ends with it."""
+        if words[-1] == BESIDE:
+            self._begin_beside(words[:-1])
+            return False
         number = next((place for place, word in enumerate(words) if word != "!"), 0)
         if number:
             ends = self._simple(words[number:])
@@ -205,6 +263,9 @@ class ShellInterpreter(ShellRedirection):
             return True
         if name == "break":
             self.leave_loop()
+            return replaced
+        if name == "wait":
+            self._code = self._wait(rest)
             return replaced
         if name == "set" and rest and set(rest[0]) <= set("-euxo"):
             self._ends_at_failure |= "e" in rest[0]

@@ -20,6 +20,8 @@ NESTED: Final = re.compile(r"(?:^|[;&|\n])\s*(?:for|while|until|if|case)\s")
 _RANGE: Final = re.compile(r"(?:\$\(|`)seq\s+(?:(\d{1,9})\s+)?(\d{1,9})[)`]|\{(\d{1,9})\.\.(\d{1,9})\}")
 _MOST_TEXT: Final = 100_000
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+|\?))")
+BESIDE: Final = "&"
+"""The last word of a command for which the shell does not wait."""
 MOST_COMMANDS: Final = 1000
 SILENT: Final = "\3"
 """The word that stands for the redirection of errors to nowhere."""
@@ -150,7 +152,10 @@ def parsed(text: str) -> Iterator[tuple[str, list[str]]]:
         in_comment = (in_comment or token.startswith("#")) and "\n" not in token
         if in_comment:
             continue
-        if set(token) <= set(PUNCTUATION) and token.strip("\n") in _OPERATORS:
+        if words and token.strip(";\n") == BESIDE:
+            yield joint, [*_understood(words), BESIDE]
+            words, joint = [], ""
+        elif set(token) <= set(PUNCTUATION) and token.strip("\n") in _OPERATORS:
             if words:
                 yield joint, _understood(words)
                 words = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,6 +15,9 @@ from haru.kube.simulated_containers.shell_traps import handler_of
 from haru.kube.simulated_containers.test_images import image_argv
 from haru.kube.simulated_containers.trivial_shell import SHELLS
 
+_OF_CHILDREN: Final = re.compile(r"\b(?:kill(?:\s+-\w+|\s+-s\s+\w+)?|wait)\s+\"?\$(?:!|\w+|\{\w+\})\"?")
+_OTHER_BESIDE: Final = re.compile(r"(?:^|[;\n])(?!\s*sleep\b)[^;&|\n]*[^&>\s]\s*&(?![&>\d])")
+"""A command beside the shell that is no `sleep`."""
 STOPPED: Final = 143
 """The exit code of who is ended by SIGTERM, and of a shell that was told so and says no other."""
 KILLED: Final = 137
@@ -28,7 +32,9 @@ def traps_of(container: Mapping[str, Any]) -> str | None:
         return None
     signal = str((container.get("lifecycle") or {}).get("stopSignal") or "SIGTERM")
     names = {signal, signal.removeprefix("SIG"), *(["15"] if signal == "SIGTERM" else [])}
-    return handler_of(argv[-1], names)
+    text = handler_of(argv[-1], names)
+    # A `sleep` that it has begun takes no time to end.
+    return text if text is None or _OTHER_BESIDE.search(argv[-1]) else _OF_CHILDREN.sub(":", text)
 
 
 def run_on_stop(
