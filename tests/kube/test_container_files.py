@@ -18,7 +18,7 @@ from haru.kube.simulated_containers.commands import run_in_container
 from haru.kube.simulated_containers.container_scripts import RUNS_ON, Script, script_of, termination_message
 from haru.kube.simulated_containers.executed import Executed, executed_in, names_files, with_executed
 from haru.kube.simulated_containers.files import PodSources, VolumeContents, volume_problem
-from haru.kube.simulated_containers.found_files import FOUND, found_annotation, found_in
+from haru.kube.simulated_containers.found_files import FOUND, begins_empty, found_annotation, found_in
 from haru.kube.simulated_containers.shell_output import Change
 from haru.kube.simulated_containers.test_images import probe_failure
 from haru.kube.simulated_containers.text import as_printed
@@ -621,7 +621,27 @@ def test_pod_tells_what_it_has_found_in_volumes() -> None:
         of["metadata"]["annotations"] = {FOUND: other}
         assert found_in(of) == {} == found_in(pod())
     too_much = {"v": VolumeContents({"a": "x" * 200_000}, is_whole=True)}
-    assert found_annotation(too_much) == "" == found_annotation({"w": found["w"]})
+    assert found_annotation({"w": found["w"]}) == ""
+    of["metadata"]["annotations"] = {FOUND: found_annotation(too_much)}
+    assert found_in(of) == {"v": VolumeContents({}, is_whole=False)}
+
+
+@pytest.mark.parametrize(
+    ("volume", "claim", "is_empty"),
+    [
+        ({"hostPath": {"path": "/a", "type": "DirectoryOrCreate"}}, None, True),
+        ({"hostPath": {"path": "/a", "type": "Directory"}}, None, False),
+        ({"hostPath": {"path": "/a"}}, None, False),
+        ({"persistentVolumeClaim": {"claimName": "a"}}, "volumes.simulated.haru.dev", True),
+        ({"persistentVolumeClaim": {"claimName": "a"}}, "csi.example.com", False),
+        ({"persistentVolumeClaim": {"claimName": "a"}}, None, False),
+    ],
+)
+def test_volume_is_known_to_be_empty_at_first_if_it_was_made_for_the_pod(
+    volume: Obj, claim: str | None, is_empty: bool
+) -> None:
+    named = {"metadata": {"annotations": {"volume.kubernetes.io/storage-provisioner": claim}}} if claim else None
+    assert begins_empty(volume, named) == is_empty
 
 
 def test_pod_tells_what_commands_have_changed() -> None:

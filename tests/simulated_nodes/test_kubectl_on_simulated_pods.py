@@ -361,8 +361,26 @@ def test_pod_finds_in_a_claim_what_exec_has_written_into_the_pod_before_it(clust
         cluster.apply(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}))
         assert kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=30s").returncode == 0
         assert kubectl("exec", name, "--", "ls", "/data").stdout == ("" if name == "first" else "go\n")
+        assert kubectl("exec", name, "--", "test", "-f", "/data/go").returncode == (1 if name == "first" else 0)
         assert kubectl("exec", name, "--", "touch", "/data/go").returncode == 0
         assert kubectl("delete", "pod", name, "--force", "--timeout=30s").returncode == 0
+
+
+def test_log_of_a_pod_tells_that_it_has_found_nothing_in_a_new_directory(cluster: LocalCluster, kubectl: Run) -> None:
+    name = f"new-{os.urandom(3).hex()}"
+    script = "[ -f /data/x ] && echo old || echo new; cat /data/x; sleep infinity"
+    mounts = [{"name": "v", "mountPath": "/data"}]
+    main = {"name": "main", "image": "busybox", "command": ["sh", "-c", script], "volumeMounts": mounts}
+    volumes = [{"name": "v", "hostPath": {"path": f"/tmp/{name}", "type": "DirectoryOrCreate"}}]
+    spec = {"containers": [main], "volumes": volumes}
+    cluster.apply(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}))
+    assert kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=30s").returncode == 0
+    assert kubectl("logs", name).stdout == "new\ncat: can't open '/data/x': No such file or directory\n"
+    assert kubectl("exec", name, "--", "test", "-f", "/data/y").returncode == 1
+    beside = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{name}-beside"}, "spec": spec}
+    cluster.apply(json.dumps(beside))
+    unknown = kubectl("exec", name, "--", "test", "-f", "/data/y")  # the other one may have written it
+    assert unknown.returncode == 127
 
 
 def test_script_of_a_pod_goes_on_once_exec_has_written_a_file(cluster: LocalCluster, kubectl: Run) -> None:

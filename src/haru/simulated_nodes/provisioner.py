@@ -26,6 +26,7 @@ from haru.drivers.simulated.objects import PROFILE_LABEL
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj, annotations_of, is_being_deleted, labels_of, name_of, uid_of
+from haru.kube.simulated_containers.found_files import PROVISIONER
 from haru.kube.volume_binding import (
     PROVISIONED_BY,
     SELECTED_NODE,
@@ -36,7 +37,6 @@ from haru.kube.volume_binding import (
     with_annotations,
 )
 
-PROVISIONER: Final = "volumes.simulated.haru.dev"
 STORAGE_CLASS: Final = "simulated"
 FAIL: Final = "simulated.haru.dev/fail-provisioning"
 TOPOLOGY_KEY: Final = "topologyKey"

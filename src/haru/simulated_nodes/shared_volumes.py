@@ -8,7 +8,7 @@ provisioner.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -24,19 +24,25 @@ from haru.kube.pod_environment.fields import ConfigError
 from haru.kube.simulated_containers.container_shell import files_after
 from haru.kube.simulated_containers.executed import outlives_pod
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources, VolumeContents
-from haru.kube.simulated_containers.found_files import FOUND, found_annotation, found_in
+from haru.kube.simulated_containers.found_files import FOUND, begins_empty, found_annotation, found_in
 from haru.kube.simulated_containers.stop_traps import changed_on_stop
 from haru.kube.simulated_containers.text import as_printed, shifted
 from haru.simulated_nodes.nodes import SimulatedNode
-from haru.simulated_nodes.provisioner import PROVISIONER
 
 PODS: Final = known_kind("v1", "Pod")
 CLAIMS: Final = known_kind("v1", "PersistentVolumeClaim")
-_PROVISIONED_BY: Final = "volume.kubernetes.io/storage-provisioner"
 _MOST_PLACES: Final = 1024
 _WHOLE_SECOND: Final = timedelta(seconds=1)
 """Statuses tell whole seconds."""
 _ABSENT: Final = (403, 404)
+
+
+@dataclass(slots=True)
+class _Claim:
+    """A claim that pods have, by their uids: as long as there is one, it is not deleted."""
+
+    place: str
+    pods: set[str] = field(default_factory=set)
 
 
 class SharedVolumes:
@@ -48,6 +54,7 @@ class SharedVolumes:
         self._places: dict[str, Mapping[str, str]] = {}
         """By the uid of a pod: the place behind each of its volumes."""
         self._found: dict[str, Mapping[str, VolumeContents]] = {}
+        self._claims: dict[str, _Claim] = {}
 
     async def found_by(self, pod: Obj, node: SimulatedNode) -> Mapping[str, VolumeContents]:
         """What a pod has found in its volumes when it began, by their names; of others nothing is known."""
@@ -76,6 +83,7 @@ class SharedVolumes:
 
     def ended(self, pod: Obj, sources: PodSources = NO_SOURCES) -> None:
         """The pod has ended: keep what its containers have written."""
+        self._forget_claims(pod)
         found, places = self._found.pop(uid_of(pod), {}), self._places.pop(uid_of(pod), {})
         for container in containers_of(pod["spec"]) if places else ():
             written = self._written(pod, container, replace(sources, found=found))
@@ -112,15 +120,27 @@ class SharedVolumes:
         """What a volume shows; empty where that can not be known."""
         if "hostPath" in volume:
             place = f"{node.name}:{volume['hostPath']['path']}"
-            return self._known(place, is_empty=str(volume["hostPath"].get("type") or "").endswith("OrCreate"))
-        name = volume["persistentVolumeClaim"]["claimName"]
-        try:
-            claim = await self._as_node(node.name).get(CLAIMS, name, namespace_of(pod))
-        except StatusError as error:
-            if error.code not in _ABSENT:
-                raise
-            return ""
-        return self._known(uid_of(claim), is_empty=annotations_of(claim).get(_PROVISIONED_BY) == PROVISIONER)
+            return self._known(place, is_empty=begins_empty(volume, None))
+        key = f"{namespace_of(pod)}/{volume['persistentVolumeClaim']['claimName']}"
+        if key not in self._claims:
+            try:
+                claim = await self._as_node(node.name).get(CLAIMS, key.partition("/")[2], namespace_of(pod))
+            except StatusError as error:
+                if error.code not in _ABSENT:
+                    raise
+                return ""
+            self._known(uid_of(claim), is_empty=begins_empty(volume, claim))
+            self._claims.setdefault(key, _Claim(uid_of(claim)))
+        self._claims[key].pods.add(uid_of(pod))
+        return self._claims[key].place
+
+    def _forget_claims(self, pod: Obj) -> None:
+        for volume in pod["spec"].get("volumes") or ():
+            key = f"{namespace_of(pod)}/{(volume.get('persistentVolumeClaim') or {}).get('claimName')}"
+            if (claim := self._claims.get(key)) is not None:
+                claim.pods.discard(uid_of(pod))
+                if not claim.pods:
+                    del self._claims[key]
 
     def _known(self, place: str, *, is_empty: bool) -> str:
         """The place, of which it is known whether there is nothing as long as nobody has written there."""

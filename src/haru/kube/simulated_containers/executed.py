@@ -62,7 +62,13 @@ def names_files(container: Mapping[str, Any], changes: Sequence[Change]) -> bool
 
 def outlives_pod(volume: Mapping[str, Any]) -> bool:
     """Whether later pods find in a volume what was written there."""
-    return "hostPath" in volume or "persistentVolumeClaim" in volume
+    return bool(place_of(volume))
+
+
+def place_of(volume: Mapping[str, Any]) -> str:
+    """What a volume that outlives pods shows, for the pods of a namespace on one node; empty for any other one."""
+    claim, path = volume.get("persistentVolumeClaim"), volume.get("hostPath")
+    return f"claim {claim['claimName']}" if claim else f"path {path['path']}" if path else ""
 
 
 def executed_in(pod: Obj) -> tuple[Executed, ...]:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from haru.kube.meta import Obj, annotations_of
 from haru.kube.simulated_containers.files import VolumeContents
 from haru.kube.simulated_containers.simulation import DOMAIN
+from haru.kube.volume_binding import STORAGE_PROVISIONER
 
 FOUND: Final = f"{DOMAIN}/found"
+PROVISIONER: Final = f"volumes.{DOMAIN}"
+"""Makes the volumes of simulated nodes, all of them empty."""
 _MOST_BYTES: Final = 128 * 1024
 
 
@@ -29,7 +32,14 @@ def found_in(pod: Obj) -> dict[str, VolumeContents]:
 
 
 def found_annotation(found: Mapping[str, VolumeContents]) -> str:
-    """The annotation; empty where there is nothing to tell, or too much."""
+    """The annotation; empty where there is nothing to tell, without files where these are too much."""
     files = {volume: (one.texts, one.is_whole) for volume, one in found.items() if one.texts}
     text = json.dumps(files, ensure_ascii=False) if files else ""
-    return text if len(text.encode()) <= _MOST_BYTES else ""
+    return text if len(text.encode()) <= _MOST_BYTES else json.dumps(dict.fromkeys(files, ({}, False)))
+
+
+def begins_empty(volume: Mapping[str, Any], claim: Obj | None) -> bool:
+    """Whether nothing was in a volume that outlives pods before one of them wrote there: it was made for them."""
+    if "hostPath" in volume:
+        return str(volume["hostPath"].get("type") or "").endswith("OrCreate")
+    return claim is not None and annotations_of(claim).get(STORAGE_PROVISIONER) == PROVISIONER

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from haru.kube.simulated_containers.cluster_network import NETWORK_PROGRAM
 from haru.kube.simulated_containers.shell_expansion import NUMBER
 from haru.kube.simulated_containers.shell_input import fed, with_documents
-from haru.kube.simulated_containers.shell_output import Stopped
+from haru.kube.simulated_containers.shell_output import Change, Printed, Stopped
 from haru.kube.simulated_containers.shell_redirection import ShellRedirection
 from haru.kube.simulated_containers.shell_traps import without_handlers
 from haru.kube.simulated_containers.shell_words import (
@@ -191,7 +191,8 @@ class ShellInterpreter(ShellRedirection):
                 raise
             unknown, self._ran.unknown = self._ran.unknown, ""
             ends = math.inf
-        if any(one.at > begin or one.every for one in (*self._ran.lines[line:], *self._ran.changes[change:])):
+        left: list[Printed | Change] = [*self._ran.lines[line:], *self._ran.changes[change:]]
+        if any(one.at > begin or one.every for one in left):
             self.other(words)
         self.at, self.variables = begin, before
         self._last_pid = str(_FIRST_PID + len(self._jobs))

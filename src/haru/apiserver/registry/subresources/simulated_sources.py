@@ -14,7 +14,7 @@ from haru.apiserver.object_store import ObjectStore
 from haru.apiserver.registry.loopback import Loopback
 from haru.kube.errors import StatusError, not_found_error
 from haru.kube.indexed_objects import ListedObjects
-from haru.kube.meta import Obj, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, name_of, namespace_of, phase_of, uid_of
 from haru.kube.pod_containers import containers_of
 from haru.kube.pod_environment.environment import ReferencedObjects
 from haru.kube.pod_environment.service_environment import API_SERVER, service_environment
@@ -34,15 +34,24 @@ from haru.kube.simulated_containers.cluster_network import (
     pod_network,
     reachable_namespaces,
 )
-from haru.kube.simulated_containers.executed import Executed, concerns_node, executed_in, names_files, with_executed
-from haru.kube.simulated_containers.files import PodSources
-from haru.kube.simulated_containers.found_files import found_in
+from haru.kube.simulated_containers.executed import (
+    Executed,
+    concerns_node,
+    executed_in,
+    names_files,
+    outlives_pod,
+    place_of,
+    with_executed,
+)
+from haru.kube.simulated_containers.files import PodSources, VolumeContents
+from haru.kube.simulated_containers.found_files import begins_empty, found_in
 from haru.kube.simulated_containers.kubelet_files import node_memory
 from haru.kube.simulated_containers.standard_input import Given, with_input
 
 _MOST_PODS: Final = 1024
 """Of so many pods it is kept what commands have written in them, and their tokens."""
 _MOST_COMMANDS: Final = 256
+_ENDED: Final = ("Succeeded", "Failed")
 
 
 class SimulatedPods:
@@ -110,8 +119,24 @@ class SimulatedPods:
         token = await self._token(pod, node) if asks_for_tokens(pod, *command) else None
         executed = self._executed_in(pod)
         variables = tuple(service_environment(pod, ListedObjects(services)))
-        volumes = found_in(pod)
+        volumes = {**await self._empty_volumes(pod), **found_in(pod)}
         return PodSources(found, allocatable, variables, token, network, executed, volumes, node_memory(node))
+
+    async def _empty_volumes(self, pod: Obj) -> dict[str, VolumeContents]:
+        """What is in the volumes that outlive the pod, if it has found nothing in them: what is known to be nothing.
+
+        Nothing is known of one that another pod has at the same time.
+        """
+        lasting = [*filter(outlives_pod, pod["spec"].get("volumes") or ())]
+        namespace, found = namespace_of(pod), dict[str, VolumeContents]()
+        others = await self._objects.peek_all("", "pods", namespace) if lasting else ()
+        shared = {place_of(volume) for one in others if uid_of(one) != uid_of(pod) for volume in _volumes_of(one)}
+        for volume in lasting:
+            name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+            claim = await self._objects.peek("", "persistentvolumeclaims", namespace, name) if name else None
+            if begins_empty(volume, claim) and place_of(volume) not in shared:
+                found[volume["name"]] = VolumeContents({}, is_whole=True)
+        return found
 
     async def _token(self, pod: Obj, node: Obj) -> Token | None:
         """The tokens of a pod's volumes; None if it can have none."""
@@ -147,6 +172,11 @@ async def _network(objects: ObjectStore, pod: Obj, command: Sequence[str]) -> Po
     services, pods = await listed("", "services"), await listed("", "pods")
     slices = await listed("discovery.k8s.io", "endpointslices")
     return pod_network(ClusterNetwork(services, pods, slices), pod, objects.clock())
+
+
+def _volumes_of(pod: Obj) -> Sequence[Obj]:
+    """The volumes of a pod that may write there."""
+    return () if phase_of(pod) in _ENDED else (pod.get("spec") or {}).get("volumes") or ()
 
 
 async def _each(objects: ObjectStore, plural: str, namespace: str, names: Iterable[str]) -> dict[str, Obj]:
