@@ -572,6 +572,11 @@ async def test_kind_that_occurs_twice_is_told_before_what_it_says(api: Caller) -
     answer = await api("POST", f"{TRAININGS}?fieldValidation=Strict", text)
     why = 'b in version "v1" cannot be handled as a b: strict decoding error: duplicate field "kind"'
     assert (answer.status, answer.json["message"]) == (400, why)
+    warned = await api("POST", f"{TRAININGS}?fieldValidation=Warn", text)
+    assert (warned.status, warned.headers["warning"]) == (422, '299 - "duplicate field \\"kind\\""')
+    text = b'{"apiVersion": "ml.example.com/v1", "apiVersion": "x/v2", "kind": "Training", "metadata": {"name": "a"}}'
+    answer = await api("POST", f"{TRAININGS}?fieldValidation=Strict", text)
+    assert 'Training in version "v2" cannot be handled' in answer.json["message"]
 
 
 async def test_subresource_that_a_definition_has_not_is_told_of_as_the_object(api: Caller) -> None:
@@ -826,6 +831,8 @@ NOT_DECLARED = "rule compiler initialization error: failed to convert to declTyp
         ({"a": {"type": "array", "items": ruled("self > 1"), "default": [1]}}, {}, ["a].default[0]: Invalid"]),
         ({"a": {"type": "object", "additionalProperties": ruled("self > 1"), "default": {"b": 1}}}, {},
          ["a].default[b]"]),
+        ({"a": {"type": "object", "additionalProperties": {"type": "string"}, "default": {}, "x-kubernetes-validations":
+                [{"rule": "'b' in self", "fieldPath": ".b"}]}}, {}, ["a].default.[b]: Invalid"]),
         # Rules are compiled beside what else is wrong, but for those above or at what is wrong in the schema.
         ({"a": ruled("self.c"), "b": {"type": "x"}}, {}, ["a].x-kubernetes-validations[0].rule", "b].type"]),
         ({"a": ruled("self.c", pattern="["), "b": {"type": "x"}}, {}, ["a].pattern", "b].type: Unsupported"]),

@@ -627,14 +627,47 @@ async def test_mutation_cannot_rename_an_object(wire: WireCaller) -> None:
     assert answer.json["details"]["causes"] == [cause | {"field": "metadata.name"}]
 
 
-async def test_mutation_cannot_remove_name_of_new_object_nor_metadata_of_another(wire: WireCaller) -> None:
-    made = await wire.create(MAPS, config_map("m", {"a": "b"}, k="1"))
+async def test_mutation_cannot_remove_name_of_new_object(wire: WireCaller) -> None:
     await install(wire, mutator(json_patch('[JSONPatch{op: "remove", path: "/metadata"}]')))
     refused = await wire("POST", MAPS, config_map("n", {"a": "b"}, k="1"))
     assert refused.status == 422 and "metadata.name: Required value" in refused.json["message"]
-    changed = await wire("PATCH", f"{MAPS}/m", {"data": {"k": "2"}}, type=MERGE)
-    assert (changed.status, changed.json["data"]) == (200, {"k": "2"})
-    assert changed.json["metadata"]["uid"] == made["metadata"]["uid"]
+
+
+NAMELESS = [
+    'ConfigMap "" is invalid: [metadata.name: Required value: name or generateName is required',
+    'metadata.name: Invalid value: "": field is immutable]',
+]
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "message"),
+    [
+        ('op: "remove", path: "/metadata"', 422, ", ".join(NAMELESS)),
+        ('op: "remove", path: "/metadata/name"', 422, ", ".join(NAMELESS)),
+        ('op: "add", path: "/metadata/uid", value: "z"', 422, 'metadata.uid: Invalid value: "z": field is immutable'),
+        ('op: "add", path: "/metadata/resourceVersion", value: "1"', 409, "the object has been modified"),
+        ('op: "remove", path: "/metadata/namespace"', 200, ""),
+    ],
+)
+async def test_mutation_cannot_make_an_update_mean_another_object(
+    wire: WireCaller, operation: str, code: int, message: str
+) -> None:
+    await wire.create(MAPS, config_map("m", {"a": "b"}, k="1"))
+    await install(wire, mutator(json_patch(f"[JSONPatch{{{operation}}}]"), matchConstraints=constraints("UPDATE")))
+    for answer in (
+        await wire("PATCH", f"{MAPS}/m", {"data": {"k": "2"}}, type=MERGE),
+        await wire("PUT", f"{MAPS}/m", config_map("m", k="3")),
+    ):
+        assert answer.status == code and message in answer.json.get("message", "")
+
+
+async def test_mutation_cannot_give_a_new_object_a_version(wire: WireCaller) -> None:
+    versioned = '[JSONPatch{op: "add", path: "/metadata/resourceVersion", value: "1"}]'
+    await install(wire, mutator(json_patch(versioned), matchConstraints=constraints("CREATE")))
+    refused = await wire("POST", MAPS, config_map("n", k="1"))
+    assert (refused.status, refused.json["message"]) == (
+        400, "resourceVersion should not be set on objects to be created"
+    )  # fmt: skip
 
 
 # --- limits

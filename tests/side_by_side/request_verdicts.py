@@ -108,6 +108,18 @@ _LINES = [
         "what else a deletion's body may not be",
         r"\.message: \"no kind .* is registered for version .*\| \"the body of a deletion",
     ),
+    (
+        "words of a syntax error in an expression",
+        r"\.details\.causes.*ERROR: <input>(:\d+:\d+: Syntax error: ).* \| .*ERROR: <input>\1",
+    ),
+    (
+        "a number that is not whole in an enum of whole numbers",
+        r"\.details\.causes#: .* \| \d+ .*Unsupported value: \d+\.\d+: supported values: ",
+    ),
+    (
+        "a list of which one object cannot be converted",
+        r"\.message: .*conversion webhook for .* failed: .* \| .*conversion webhook for .* returned invalid object",
+    ),
     ("how long a name may be", r".*(must be no more than \d+ )characters.* \| .*\1bytes"),
     ("how long a name may be", r".*(must be no more than \d+ )bytes.* \| .*\1characters"),
 ]
@@ -134,11 +146,16 @@ def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> 
     """Why a difference is known; empty if it is not. What a webhook was sent differs where answers do."""
     if line.startswith(("review#", "warnings:")) and re.search(_MISSING, str(answers[1].value)):
         return "what is missing, before who else refuses it"
+    is_conflict = answers[0].status == answers[1].status == 409
     if line.startswith("review#") and answers[0].status == answers[1].status >= 400:
         return "who is asked about what is refused anyway"
+    if is_conflict and line.startswith("warnings: ") and line.endswith("| []"):
+        return "who is asked about what is refused anyway"
     is_of_hook = re.match(r"(review#|code: \d+ .*\bh\d\.hooks\.ex.* \| 201|warnings: .* \| \[\]$)", line, re.DOTALL)
-    if is_of_hook and request.resource.endswith(("reviews", "scene/review", "client/review")):
+    if is_of_hook and request.resource.endswith(("reviews", "scene/review", "client/review", "Review")):
         return "webhooks about reviews"
+    if line.startswith("review#") and '"username": "system:apiserver"' in line:
+        return "what kube-apiserver writes about definitions by way of its own API"
     if line.startswith("review#") and ('"resource": "resourcequotas"' in line or '"runtimeClassName": ""' in line):
         return "a quota is charged with the write; an empty name of a class is validated"
     if line.startswith("review[") and re.search(
@@ -197,10 +214,14 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
     if '"op": "copy"' in body and "copy operation does not apply" in str(answers[1].value):
         return "a JSON patch that copies from nowhere"
     is_apply = request.headers.get("Content-Type") == PATCHES["apply"]
+    if is_apply and re.match(r"\.status\.\w+: .* \| -$", line):
+        return "what an apply does not set, as webhooks see it"
     if is_apply and of.endswith("/status") and re.match(r"\.metadata\.g|code: 422 .*deletionGrace|.*f:generateN", line):
         return "metadata in an apply of a status"
     names = ('.details.name: "Unknown"', "review[0].request.name: - |", "review[1].request.name: - |")
-    if request.method == "DELETE" and line.startswith(names):
+    names += ('.details.name: - | "',)
+    is_forbidden = "is forbidden: " in str(answers[1].value) and line.startswith(".message: ")
+    if request.method == "DELETE" and (line.startswith(names) or (is_forbidden and "Unknown" not in line)):
         return "the name in a policy's refusal of a deletion of a collection"
     if ".default" in line and "rule compile error" in line and line.startswith(".details.causes"):
         return "a rule that does not compile, told again at a default"
@@ -257,7 +278,8 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
     if _is_next_version(line) and _puts_nothing(request, answers[0].value):
         return "an empty list in place of none"
     is_late = "modified" in line if line.startswith("code: 409") else ".metadata.resourceVersion: " in line
-    if of in ("flowschemas", "prioritylevelconfigurations") and is_late:
+    is_defined = of.startswith("customresourcedefinitions") and _is_next_version(line.rpartition("review")[2])
+    if (of in ("flowschemas", "prioritylevelconfigurations") and is_late) or is_defined:
         return "the status that kube-apiserver gives later"
     if line.startswith("warnings") and re.search(r"\$(retainKeys|patch)", line.partition(" | ")[0]):
         return "directives in what a strategic merge patch adds"

@@ -103,12 +103,12 @@ class ObjectRules:
             self._ruled.add(id(schema))
         return id(schema) in self._ruled
 
-    def check(self, new: Obj, old: Obj | None, warnings: list[str] | None = None) -> list[FieldError]:
-        """Which rules the object breaks. `warnings` gets those that its unchanged values have broken before."""
+    def check(self, new: Obj, old: Obj | None, warnings: list[str] | None = None, path: str = "") -> list[FieldError]:
+        """Which rules the object at a path breaks. `warnings` gets those that its unchanged values broke before."""
         if not self._rules:
             return []
         walk = _Walk(self._rules, self._ruled, [] if warnings is None else warnings)
-        return list(walk.node(new, _ABSENT if old is None else old, self._schema, "", root=True))
+        return list(walk.node(new, _ABSENT if old is None else old, self._schema, path, root=True))
 
 
 class _Walk:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from haru.cel.object_rules import ObjectRules
 from haru.kube.custom.definitions import GROUP, is_shared, schema_path, schemas_of
@@ -109,9 +108,7 @@ def _default_errors(schema: Obj, path: str, wrong: Sequence[str]) -> list[FieldE
     found: list[FieldError] = []
     value = schema.get("default")
     if value is not None and not any(_is_at(one, f"{path}.default") for one in wrong):
-        for error in ObjectRules(parse(schema)).check(value, None):
-            below = "" if error.field == "<nil>" else f".{error.field}".replace(".[", "[", 1)
-            found.append(replace(error, field=f"{path}.default{below}"))
+        found += ObjectRules(parse(schema)).check(value, None, path=f"{path}.default")
     items = schema.get("items")
     if isinstance(items, dict):
         found += _default_errors(items, f"{path}.items", wrong)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import secrets
 
 from haru.apiserver.request.call import Call
-from haru.kube.errors import StatusError, bad_request_error, conflict_error, invalid, invalid_error
+from haru.kube.errors import StatusError, bad_request_error, conflict_error, invalid, invalid_error, required
 from haru.kube.meta import Obj
 from haru.kube.names import generate_name, name_suffix
 from haru.kube.strategy import allows_unconditional_update, begins_generation
 
 SUFFIX_CHOICES = 27**5
+_IMMUTABLE = "field is immutable"
 
 
 def own(obj: Obj) -> Obj:
@@ -105,7 +106,25 @@ def check_preconditions(call: Call, wanted: Obj, live: Obj) -> None:
             raise call.invalid(call.name, [error])
         raise conflict_error(kind.group, kind.plural, call.name)
     if is_other:  # what is patched is the object itself
-        raise call.invalid(call.name, [invalid("metadata.uid", given["uid"], "field is immutable")])
+        raise call.invalid(call.name, [invalid("metadata.uid", given["uid"], _IMMUTABLE)])
+
+
+def check_changed(call: Call, metadata: Obj, live: Obj) -> None:
+    """What a policy or a webhook made of an update must still be the live object, in the version that it has.
+
+    Another name is left for validation to refuse.
+    """
+    found, name = live["metadata"], metadata.get("name") or ""
+    if (version := named_version(metadata)) and version != found["resourceVersion"]:
+        raise conflict_error(call.resource.kind.group, call.resource.kind.plural, call.name)
+    errors = []
+    if not name:
+        errors.append(required("metadata.name", "name or generateName is required"))
+        errors.append(invalid("metadata.name", name, _IMMUTABLE))
+    if (uid := metadata.get("uid")) and uid != found["uid"]:
+        errors.append(invalid("metadata.uid", uid, _IMMUTABLE))
+    if errors:
+        raise call.invalid(name, errors)
 
 
 def other_uid(call: Call, given: str, found: str = "") -> StatusError:

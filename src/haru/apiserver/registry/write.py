@@ -20,6 +20,7 @@ from haru.apiserver.apiextensions.reader import is_whole, read_record, stored_fo
 from haru.apiserver.apiextensions.rules import with_rule_errors
 from haru.apiserver.encoding.objects import decode, encode, kept, noted, replaced
 from haru.apiserver.registry.object_metadata import (
+    check_changed,
     check_identity,
     check_preconditions,
     drop_empty,
@@ -121,6 +122,8 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
     named = str(metadata.get("name") or "")
     obj = await _changed_new(call, obj)
     metadata = obj["metadata"]
+    if call.request.method == "POST":  # who changes it may name a version as well
+        version = version or metadata.pop("resourceVersion", "")
     generated = not call.name and not metadata.get("name") and may_make_up_name(call, metadata)
     for attempt in range(NAME_ATTEMPTS if generated else 1):
         if generated:
@@ -241,6 +244,7 @@ async def change(
             track = None if applied else partial(_tracked, call, live)
             changed = await call.chain.change_update(call, wanted, live, track, _built_in(call, live))
             if changed is not None:
+                check_changed(call, changed.get("metadata") or {}, live)
                 wanted, owned = changed, True
         new, written = await _as_written(call, wanted, live, prepare, owned)
         if call.chain is not None:

@@ -213,11 +213,21 @@ async def read_object(request: Request, kind: Kind, also: Sequence[str] = ()) ->
         repeated = repeated_in(request, data, value)
     if value.get("apiVersion") in also:
         value["apiVersion"] = kind.api_version
-    said = value.get("kind")
-    if kind.custom is not None and repeated and wish == "Strict" and isinstance(said, str) and said != kind.kind:
-        raise _strict(said, str(value.get("apiVersion")).rpartition("/")[2], repeated)  # before it is looked at
+    if kind.custom is not None and repeated:
+        _tell_of_another_kind(request, value, kind, wish, repeated)
     check_kind(value, kind)
     return decode_checked(value, kind, wish, repeated, request, text=data if content_type in JSON_TYPES else None)
+
+
+def _tell_of_another_kind(request: Request, value: Obj, kind: Kind, wish: str, repeated: list[str]) -> None:
+    """Refuse what occurs twice in an object of another kind or version, or warn of it, before its kind is looked at."""
+    said, version = value.get("kind"), value.get("apiVersion")
+    if not said or not isinstance(said, str) or (said, version) == (kind.kind, kind.api_version):
+        return
+    if wish == "Strict":
+        raise _strict(said, str(version).rpartition("/")[2], repeated)
+    if wish == "Warn":
+        warn(request, repeated)
 
 
 def repeated_in(request: Request, data: bytes, value: Any) -> list[str]:
