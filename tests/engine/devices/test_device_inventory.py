@@ -7,7 +7,7 @@ import tracemalloc
 from itertools import permutations
 
 import pytest
-from device_objects import DRIVER, NODE, Obj, chosen, claim, class_, device, request, slice_
+from device_objects import DRIVER, NODE, Obj, chosen, claim, class_, device, request, slice_, solve, taken
 
 from haru.engine.dra import AllocatedState, DeviceSnapshot, Features, Inventory, NodeView, allocate
 from haru.engine.dra.model.interning import Interner, decode_slice
@@ -96,6 +96,17 @@ def test_incomplete_pool_affects_every_node_until_complete() -> None:
     assert inventory.snapshot().troubled == {f"{DRIVER}/far"}
     (view,) = inventory.snapshot().views(NODE)
     assert (view.status, view.problem) == ("invalid", "device a consumes from unknown counter set card")
+
+
+def test_device_named_twice_on_another_node_takes_counters_of_both() -> None:
+    """Whoever sees it twice is offered nothing of the pool; for others what it takes is taken."""
+    counters = slice_("a", count=3, counters={"card": {"memory": 4}})
+    far = [device("far", consumes={"card": {"memory": 3}}), device("far", consumes={"card": {"memory": 1}})]
+    near = [device("near", consumes={"card": {"memory": 1}})]
+    for order in (far, far[::-1]):
+        slices = [counters, slice_("b", order, count=3, node="node-2"), slice_("c", near, count=3)]
+        assert chosen(solve(slices, [claim("c", request("r"))])) == [["near"]]
+        assert chosen(solve(slices, [claim("c", request("r"))], state=taken("far"))) is None
 
 
 def test_equal_devices_share_decoded_values() -> None:

@@ -98,7 +98,7 @@ class PoolView:
             self.status = "invalid"
         else:
             _, self.counter_names, self.totals, self.charges, _ = counters
-            self._charges_elsewhere = beside.charges
+            self._charges_elsewhere = _charges_by_name(self.elsewhere, beside.charges)
             self.overdrawn = bool(self.totals) and min(self.totals) < 0
 
     def device_id(self, index: int) -> DeviceId:
@@ -167,6 +167,20 @@ def _counters_of(table: DeviceTable, sets: tuple[CounterSet, ...]) -> Counters:
         return Counters(sets, *names_and_totals(sets), (), "")
     # The counters hold the sets, so that no other has their id.
     return table.cache.get_or_compute("counters", tuple(map(id, sets)), lambda: Counters.of(sets, table.devices))
+
+
+def _charges_by_name(table: DeviceTable, charges: tuple[Charge, ...]) -> tuple[Charge, ...]:
+    """Return the charges with those of devices of one name together, at the place that the name has in the table.
+
+    Only where a node sees a name twice its pool is invalid.
+    """
+    places = table.places
+    if len(places) == len(table.devices):
+        return charges
+    found: list[Charge] = [()] * len(charges)
+    for device, charge in zip(table.devices, charges, strict=True):
+        found[places[device.name]] += charge
+    return tuple(found)
 
 
 def _repeated(table: DeviceTable, sets: Sequence[CounterSet]) -> str:
