@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from api_caller import MAPS, PODS, USER, Caller, config_map, pod
+from mutating_objects import labelled, mutator, mutator_binding
 from namesake_certificates import namesakes
 from webhook_server import (
     SERVICE,
@@ -161,6 +162,22 @@ async def test_webhooks_run_in_name_order_and_see_earlier_changes(api: Caller, h
     assert answer.status == 201, answer.json
     seen = [hooks.asked[path][0]["request"]["object"]["metadata"]["labels"].keys() for path in ("/a", "/b", "/c")]
     assert [sorted(each) for each in seen] == [["x"], ["a", "x"], ["a", "b", "x"]]
+
+
+async def test_webhook_sees_fields_without_a_value_after_a_change_as_before(api: Caller, hooks: WebhookServer) -> None:
+    policies = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+    about = {**rule("resourceclaims"), "apiGroups": ["resource.k8s.io"]}
+    laid = mutator(labelled("x", "'y'"), matchConstraints={"resourceRules": [about]})
+    await api.create(policies, laid)
+    await api.create(f"{policies.removesuffix('policies')}policybindings", mutator_binding())
+    for name in ("a", "b"):
+        hooks.answers[f"/{name}"] = patch(label(name, "1"))
+        await mutating(api, hook(hooks.client(f"/{name}"), about), name=name)
+    claim = {"metadata": {"name": "c", "labels": {"x": "x"}}, "spec": {"devices": {}}}
+    await api.create("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", claim)
+    seen = [hooks.asked[path][0]["request"]["object"] for path in ("/a", "/b")]
+    assert [each["metadata"]["labels"]["x"] for each in seen] == ["y", "y"]
+    assert [each["spec"] for each in seen] == [{"devices": {"requests": None}}] * 2
 
 
 @pytest.mark.parametrize(("again", "times"), [("IfNeeded", 2), ("Never", 1)])

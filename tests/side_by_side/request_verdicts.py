@@ -151,6 +151,8 @@ def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> 
         return "who is asked about what is refused anyway"
     if is_conflict and line.startswith("warnings: ") and line.endswith("| []"):
         return "who is asked about what is refused anyway"
+    if answers[1].status in (404, 406, 415) and line == """warnings: ['299 - "old"'] | []""":
+        return "that a version is old, where the request is refused"
     is_of_hook = re.match(r"(review#|code: \d+ .*\bh\d\.hooks\.ex.* \| 201|warnings: .* \| \[\]$)", line, re.DOTALL)
     if is_of_hook and request.resource.endswith(("reviews", "scene/review", "client/review", "Review")):
         return "webhooks about reviews"

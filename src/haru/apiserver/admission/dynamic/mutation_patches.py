@@ -14,6 +14,7 @@ from haru.cel.libraries import MisplacedError, PatchValueError, to_json
 from haru.cel.values import Struct
 from haru.kube.decoding import strict_decode
 from haru.kube.defaulting import apply_defaults, stays_complete
+from haru.kube.json_form import json_form
 from haru.kube.errors import StatusError, internal_error
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
@@ -101,11 +102,11 @@ def _defaulted(changed: Obj, before: Obj, kind: Kind, attributes: Attributes) ->
     if kind.custom is not None:
         return apply_defaults(changed, kind, gates, now)
     if stays_complete(changed, before, kind):
-        return changed
+        return json_form(changed, kind)
     seen = {name: metadata[name] for name in ("name", "labels") if name in metadata}
     filled = apply_defaults({**changed, "metadata": seen}, kind, gates, now, own=True)
     filled["metadata"] = {**metadata, **filled["metadata"]}
-    return filled
+    return json_form(filled, kind)
 
 
 def _operation(given: Any) -> Obj:

@@ -36,6 +36,7 @@ from haru.apiserver.webhook_client import WebhookClient, WebhookError
 from haru.errors import raise_first
 from haru.kube.decoding import strict_decode
 from haru.kube.defaulting import apply_defaults
+from haru.kube.json_form import json_form
 from haru.kube.errors import StatusError, forbidden_error, internal_error
 from haru.kube.meta import Obj
 from haru.kube.patch.json_patch import REJECTED, apply_json_patch
@@ -194,8 +195,8 @@ class Webhooks:
             why = f'no kind "{given[1] or ""}" is registered for version "{given[0] or ""}"'
             raise internal_error(f'{why} in scheme "pkg/runtime/scheme.go:111"')
         try:
-            decoded, _ = strict_decode(patched, seen.target.kind)
-            defaulted = apply_defaults(decoded, seen.target.kind, call.objects.gates, call.now)
+            decoded, _ = strict_decode(patched, kind)
+            defaulted = json_form(apply_defaults(decoded, kind, call.objects.gates, call.now), kind)
         except StatusError as error:
             raise internal_error(error.message) from None
         attributes.obj = await converted(defaulted, call.resource.kind)
