@@ -221,9 +221,9 @@ async def test_json_patch_keys_are_escaped_and_values_typed(wire: WireCaller) ->
     await install(
         wire,
         about_pods(
-            json_patch('[JSONPatch{op: "add", path: "/metadata/annotations", value: {}}]'),
             json_patch(
-                f'[JSONPatch{{op: "add", path: {escaped}, value: "1"}}, '
+                '[JSONPatch{op: "add", path: "/metadata/annotations", value: {}}, '
+                f'JSONPatch{{op: "add", path: {escaped}, value: "1"}}, '
                 f'JSONPatch{{op: "add", path: "/spec/tolerations/-", value: {toleration}}}]'
             ),
         ),
@@ -232,6 +232,16 @@ async def test_json_patch_keys_are_escaped_and_values_typed(wire: WireCaller) ->
     assert found["metadata"]["annotations"] == {"x.io/a": "1"}
     assert found["spec"]["tolerations"][-1] == {"key": "k", "operator": "Exists"}
     assert len(found["spec"]["tolerations"]) == 3
+
+
+async def test_empty_map_of_one_mutation_is_none_to_the_next(wire: WireCaller) -> None:
+    empty, filled = (
+        json_patch(f'[JSONPatch{{op: "add", path: "/metadata/annotations{under}", value: {value}}}]')
+        for under, value in (("", "{}"), ("/x", '"y"'))
+    )
+    await install(wire, about_pods(empty, filled))
+    refused = await wire("POST", PODS, pod("p"))
+    assert refused.status == 403 and 'doc is missing path: "/metadata/annotations/x"' in refused.json["message"]
 
 
 FAILED_PATCHES: list[tuple[str, int, str]] = [

@@ -14,8 +14,8 @@ from haru.cel.libraries import MisplacedError, PatchValueError, to_json
 from haru.cel.values import Struct
 from haru.kube.decoding import strict_decode
 from haru.kube.defaulting import apply_defaults, stays_complete
-from haru.kube.json_form import json_form
 from haru.kube.errors import StatusError, internal_error
+from haru.kube.json_form import json_form
 from haru.kube.kinds import Kind, known_kind
 from haru.kube.meta import Obj
 from haru.kube.patch.declared import declared_of

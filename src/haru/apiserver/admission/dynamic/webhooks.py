@@ -36,8 +36,8 @@ from haru.apiserver.webhook_client import WebhookClient, WebhookError
 from haru.errors import raise_first
 from haru.kube.decoding import strict_decode
 from haru.kube.defaulting import apply_defaults
-from haru.kube.json_form import json_form
 from haru.kube.errors import StatusError, forbidden_error, internal_error
+from haru.kube.json_form import json_form
 from haru.kube.meta import Obj
 from haru.kube.patch.json_patch import REJECTED, apply_json_patch
 
