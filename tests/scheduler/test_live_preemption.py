@@ -290,6 +290,29 @@ def test_eviction_of_a_group_that_began_before_a_restart_is_tried_until_it_succe
     play(scenario)
 
 
+def test_members_made_anew_are_not_evicted_after_a_restart_while_one_that_was_evicted_is_still_going() -> None:
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node("n1")
+        old = await gang(bench, "old", 2, "low", mode="PodGroup", cpu="2")
+        await bench.eventually_bound(*old, seconds=1)
+        where = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+        await bench.pod("urgent", cpu="4", priorityClassName="high", **where)
+        await asyncio.sleep(2)
+        assert await going(bench) == {*old}
+        await bench.delete(old[0])
+        await bench.node("n2")
+        for name in ("new-0", "new-1"):
+            await bench.pod(name, cpu="2", group="old", priorityClassName="low")
+        await bench.eventually_bound("new-0", "new-1")
+        await bench.kill()
+        await bench.start_scheduler()
+        await asyncio.sleep(20)
+        assert await going(bench) == {old[1]}
+
+    play(scenario)
+
+
 def test_eviction_of_one_pod_of_a_group_takes_no_other_after_a_restart() -> None:
     async def scenario(bench: Bench) -> None:
         await levels(bench)

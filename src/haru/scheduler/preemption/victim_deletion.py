@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from haru.client.api import ApiClient
 from haru.client.events import EventRecorder
 from haru.engine import Snapshot
-from haru.engine.state import Eviction, GroupKey, PodInfo
+from haru.engine.state import Eviction, GroupKey, PodInfo, epoch
 from haru.kube.errors import StatusError
 from haru.kube.meta import Obj, get_condition
 from haru.scheduler.binding.write_retry import PODS, WriteTimes, is_transient
@@ -68,19 +69,36 @@ def eviction_order(
 
 
 def unfinished_orders(snapshot: Snapshot) -> Iterator[EvictionOrder]:
-    """Yield orders for groups that are disrupted whole and have pods that are marked for it. Looks at every pod."""
-    half: dict[GroupKey, PodInfo] = {}
+    """Yield orders for groups that are disrupted whole and have pods that are marked for it. Looks at every pod.
+
+    Members that were made after the last mark take the places of those that went: they are no victims.
+    """
+    last: dict[GroupKey, Obj] = {}
     for pod in snapshot.pods.values():
         if pod.group is not None and pod.node and pod.marked_for_preemption:
-            half.setdefault(pod.group, pod)
-    for key, sibling in half.items():
+            mark = get_condition(pod.obj, "DisruptionTarget") or {}
+            if pod.group not in last or _marked_at(mark) > _marked_at(last[pod.group]):
+                last[pod.group] = mark
+    for key, mark in last.items():
         group = snapshot.pod_group(key)
         if group is None or (group.get("spec") or {}).get("disruptionMode") != "PodGroup":
             continue
         members = [snapshot.pods[path] for path in sorted(snapshot.group_state(key).assigned)]
-        victims = [Eviction(pod.key, pod.node, key) for pod in members]
-        said = (get_condition(sibling.obj, "DisruptionTarget") or {}).get("message") or ""
+        going = [pod for pod in members if pod.marked_for_preemption or _created_at(pod) <= _marked_at(mark)]
+        victims = [Eviction(pod.key, pod.node, key) for pod in going]
+        said = mark.get("message") or ""
         yield EvictionOrder(victims, said, lambda _: "Preempted with the other pods of its group", begun={key})
+
+
+def _marked_at(condition: Obj) -> float:
+    """Return when a pod was marked; where nobody says so, that was after everything."""
+    marked = epoch(condition.get("lastTransitionTime"))
+    return math.inf if marked is None else marked
+
+
+def _created_at(pod: PodInfo) -> float:
+    created = epoch(pod.obj["metadata"].get("creationTimestamp"))
+    return -math.inf if created is None else created
 
 
 class Evictor:
