@@ -254,7 +254,7 @@ def units_of(world: World, decision: Decision, view: View) -> Iterator[set[str]]
     groups = world.objects("PodGroup")
     for path in sorted(names(decision)):
         group = group_of(view.pods[path])
-        unit = group if group and groups[group]["spec"].get("disruptionMode") == "PodGroup" else path
+        unit = group if group in groups and groups[group]["spec"].get("disruptionMode") == "PodGroup" else path
         whole.setdefault(unit, set()).add(path)
     yield from whole.values()
 

@@ -37,7 +37,10 @@ which = st.integers(0, 7)
 broken = st.integers(-6, 2)
 """Which of the claims of a decision cannot be written, if there are so many."""
 PRIORITIES = [0, 5, 10]
-HAPPENINGS = ["tick", "pod_goes", "victim_leaves", "free_claims", "node_changes", "watch", "join_claim", "one_more"]
+HAPPENINGS = [
+    *("tick", "pod_goes", "victim_leaves", "free_claims", "node_changes", "watch", "join_claim", "one_more"),
+    "group_changes",
+]
 options_of = st.fixed_dictionaries(
     {"seed": st.integers(0, 3), "preempt_for_pods": st.booleans(), "preempt_for_groups": st.booleans()}
 )
@@ -90,6 +93,7 @@ class SafetyMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = World([], 0)
         self.count = 0
+        self.groups: dict[str, Obj] = {}
         self.head: Unit | None = None
         self.undisturbed = False
         self.counted_on: frozenset[str] = frozenset()
@@ -161,7 +165,7 @@ class SafetyMachine(RuleBasedStateMachine):
         group = pod_group(name, min(one, other), claims, **spec)
         if work.limit is not None:
             group["metadata"]["annotations"] = {ANNOTATION: f"{work.limit[0]}s"}
-        self.world.put(group)
+        self.groups[f"default/{name}"] = self.world.put(group)
         for _ in range(max(one, other)):
             self._add_member(name, work.cpu, work.priority, work.ask, work.limit, [c["name"] for c in claims])
 
@@ -396,6 +400,24 @@ class SafetyMachine(RuleBasedStateMachine):
         for obj in machine.objects(tainted=how == 1):
             world.put(obj)
         self.undisturbed &= how != 1
+
+    def _group_changes(self, index: int, how: int) -> None:
+        """A PodGroup is deleted, or is there again, or asks for one member more or less."""
+        world = self.world
+        if not self.groups:
+            return
+        path = pick(sorted(self.groups), index)
+        group = world.api.get(("PodGroup", path))
+        if how == 0 and group is not None:
+            world.delete("PodGroup", path)
+        elif how and (how < 4 or group is None):
+            minimum = max(1, self.groups[path]["spec"]["schedulingPolicy"]["gang"]["minCount"] + pick([-1, 1, 1], how))
+            gang = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
+            self.groups[path] = world.put({**self.groups[path], "spec": {**self.groups[path]["spec"], **gang}})
+        if world.truth().members(path) or world.lagged() or any(task.group == path for task in world.binding_tasks):
+            # Who has a place already may be too few for what it asks by now.
+            world.hit.add(path)
+        self._disturb("")
 
     def _watch(self, index: int, how: int) -> None:
         """The watch lags from now on, or all news has arrived, or some of one kind."""
