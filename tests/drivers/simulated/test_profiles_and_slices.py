@@ -164,12 +164,12 @@ def test_profile_from_file_is_loaded_and_stored_in_node(tmp_path: Path) -> None:
         "  layout: mig\n  cards: {model: a30-24gb, count: 1}\n"
     )
     profile = load_profile(str(file))
-    assert (profile.name, profile.layout, profile.labels) == ("lab", "mig", {"team": "a"})
+    assert (profile.name, profile.layout, profile.labels["team"]) == ("lab", "mig", "a")
     assert len(resource_slices(profile, "lab-0", "u", {}, 1)) == 2
     # The node carries the description along: it is known where the file is not.
     node = node_object(profile, "lab-0", internal_ip="10.0.0.1", now="")
     found = Catalogue().profile_of(node)
-    assert found is not None and (found.name, found.layout, found.labels) == ("lab", "mig", {"team": "a"})
+    assert found is not None and (found.name, found.layout, found.labels["team"]) == ("lab", "mig", "a")
 
 
 def test_device_plugin_profile_has_extended_resource_and_no_slices() -> None:
@@ -180,8 +180,9 @@ def test_device_plugin_profile_has_extended_resource_and_no_slices() -> None:
     assert load_profile("t4-plugin").extended == {"nvidia.com/gpu": "4"}
 
 
-def test_device_plugin_profile_has_the_labels_of_gpu_feature_discovery() -> None:
-    labels = node_object(load_profile("dgx-h100-plugin"), "n", internal_ip="10.0.0.1", now="")["metadata"]["labels"]
+@pytest.mark.parametrize("layout", ["", "-mig", "-mig-balanced", "-shared", "-plugin"])
+def test_nodes_with_cards_of_nvidia_have_the_labels_of_gpu_feature_discovery(layout: str) -> None:
+    labels = node_object(load_profile(f"dgx-h100{layout}"), "n", internal_ip="10.0.0.1", now="")["metadata"]["labels"]
     assert {name: value for name, value in labels.items() if name.startswith("nvidia.com/")} == {
         "nvidia.com/gpu.compute.major": "9",
         "nvidia.com/gpu.compute.minor": "0",
@@ -192,9 +193,10 @@ def test_device_plugin_profile_has_the_labels_of_gpu_feature_discovery() -> None
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
         "nvidia.com/mig.capable": "true",
     }
-    found = load_profile("l40s-plugin").labels
+    found = load_profile("l40s").labels
     assert (found["nvidia.com/gpu.family"], found["nvidia.com/mig.capable"]) == ("ada-lovelace", "false")
-    assert not any(name.startswith("nvidia.com/") for name in load_profile("dgx-h100").labels)
+    for other in ("cpu", "mi300x", "tpu-v5e"):
+        assert not any(name.startswith("nvidia.com/") for name in load_profile(other).labels)
 
 
 def test_labels_of_gpu_feature_discovery_are_valid_whatever_a_file_calls_its_card(tmp_path: Path) -> None:

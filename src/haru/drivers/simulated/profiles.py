@@ -2,7 +2,7 @@
 
 `NAME` publishes whole cards; `NAME-mig` adds every partition with counters (dynamic MIG); `NAME-mig-balanced` has the
 cards divided beforehand (static MIG, all-balanced); `NAME-shared` lets several claims share a card's memory;
-`NAME-plugin` publishes no devices but has the cards as an extended resource and labels, as with NVIDIA's device plugin;
+`NAME-plugin` publishes no devices but has the cards as an extended resource, as with NVIDIA's device plugin;
 `FILE.yaml` is a profile of one's own in the form of profiles.yaml (or a `NodeProfile` whose spec has that form).
 The built-in profiles are read on first use.
 """
@@ -144,13 +144,14 @@ def _with_layout(profile: Profile, name: str, layout: Layout) -> Profile:
         raise ProfileError(f'profile "{name}": {profile.cards[0].model.product} cannot be divided (MIG)')
     if layout == "plugin":
         extended = {**profile.extended, PLUGIN_RESOURCE: str(len(profile.cards))}
-        labels = {**_discovered(profile.cards), **profile.labels}
-        return replace(profile, name=name, layout=layout, cards=(), driver="", extended=extended, labels=labels)
+        return replace(profile, name=name, layout=layout, cards=(), driver="", extended=extended)
     return replace(profile, name=name, layout=layout)
 
 
 def _discovered(cards: Sequence[Card]) -> dict[str, str]:
-    """What GPU feature discovery and NVIDIA's operator label a node with: tools know its cards by nothing else."""
+    """What GPU feature discovery and NVIDIA's operator label a node with, beside a device plugin or a DRA driver."""
+    if not cards:
+        return {}
     model = cards[0].model
     major, _, rest = model.compute_capability.partition(".")
     found = {
@@ -223,7 +224,7 @@ def _profile(name: str, entry: Mapping[str, Any], where: str) -> Profile:
         memory=_quantity(node, "memory", f"{where}: node.memory"),
         pods=int(node.get("pods", 110)),
         instance_type=str(node.get("instanceType", name)),
-        labels=_mapping(node.get("labels") or {}, f"{where}: node.labels"),
+        labels={**_discovered(cards), **_mapping(node.get("labels") or {}, f"{where}: node.labels")},
         cards=cards,
         driver=driver,
         devices=tuple(devices),
