@@ -43,6 +43,7 @@ class Node:
         self.refuses = ""
         self.given: list[tuple[str, int]] = []
         self.events: list[str] = []
+        self.messages: list[str] = []
         mib = 1 << 20
 
         def amounts(pod: Obj, container: Obj) -> Amounts:
@@ -61,15 +62,18 @@ class Node:
         def apply(_group: Any, _values: Any, amounts: Amounts) -> None:
             self.given.append(("pod", amounts.memory_limit // mib))
 
-        def event(_pod: Obj, _type: str, reason: str, _message: str) -> None:
+        def event(_pod: Obj, _type: str, reason: str, message: str) -> None:
             self.events.append(reason)
+            self.messages.append(message)
 
         context = SimpleNamespace(
             allocations=Allocations(),
             admission=lambda _: self.room,
             amounts=amounts,
             runtime=SimpleNamespace(update_container_resources=update, container_stats=stats),
-            cgroups=SimpleNamespace(tree=SimpleNamespace(apply=apply), memory_qos=None),
+            cgroups=SimpleNamespace(
+                tree=SimpleNamespace(apply=apply), memory_qos=None, hierarchies=SimpleNamespace(mode="unified")
+            ),
             recorder=SimpleNamespace(event=event),
         )
         sandboxes = SimpleNamespace(group=lambda _: "group")
@@ -133,14 +137,17 @@ async def test_pod_is_resized_as_a_whole(node: Node) -> None:
 
 async def test_resize_without_room_is_deferred_and_pod_keeps_what_it_has(node: Node) -> None:
     seen = await start(node, sized("64Mi"))
-    node.room = ("OutOfmemory", "Node didn't have enough resource: memory")
     wanted = pod(sized("128Mi"), generation=2)
-    for _ in range(2):
+    for used in ("1Gi", "2Gi"):
+        node.room = ("OutOfmemory", f"Node didn't have enough resource: memory, used: {used}")
         assert node.resizer.allocate(wanted)["spec"]["containers"] == [sized("64Mi")]
         assert await node.resizer.actuate(node.resizer.allocated(wanted), seen) == []
     (condition,) = node.resizer.conditions
     assert (condition.type, condition.reason) == ("PodResizePending", "Deferred")
     assert node.events == ["ResizeDeferred"] and node.given == []
+    assert node.messages[0].startswith("Pod resize OutOfmemory: {")
+    node.resizer.allocate({**wanted, "metadata": {**wanted["metadata"], "generation": 3}})
+    assert node.events == ["ResizeDeferred"] * 2
     assert node.resizer.reported(wanted, seen)["a"]["resources"] == sized("64Mi")["resources"]
     node.room = None
     await node.resizer.actuate(node.resizer.allocate(wanted), seen)

@@ -51,6 +51,12 @@ ONE = container({"cpu": "100m", "memory": "64Mi", "ephemeral-storage": "1Gi"}, {
             {"requests": {"cpu": "100m", "memory": "64Mi"}},
             {"cpu": "100m", "memory": "64Mi", "ephemeral-storage": "1Gi"},
         ),
+        # What was told before it ran stays, though.
+        (
+            pod(ONE, container(), resources={"limits": {"cpu": "200m", "memory": "128Mi", "example.com/x": "1"}}),
+            {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "128Mi"}},
+            {"cpu": "100m", "memory": "64Mi", "ephemeral-storage": "1Gi"},
+        ),
         (
             pod(container({"cpu": "100m"}), level={"requests": {"cpu": "300m"}, "limits": {"memory": "1Gi"}}),
             {"requests": {"cpu": "300m"}, "limits": {"memory": "1Gi"}},
@@ -61,6 +67,12 @@ ONE = container({"cpu": "100m", "memory": "64Mi", "ephemeral-storage": "1Gi"}, {
 def test_status_says_what_the_group_of_a_running_pod_has(made: Obj, resources: Obj, allocated: Obj | None) -> None:
     told = level_status(made, is_actuated=True)
     assert (told["resources"], told.get("allocatedResources")) == (resources, allocated)
+
+
+def test_old_groups_tell_a_limit_of_memory_that_they_do_not_have() -> None:
+    made = pod(ONE, container(), resources={"limits": {"cpu": "200m", "memory": "128Mi"}})
+    told = level_status(made, is_actuated=True, tells_unlimited=True)
+    assert told["resources"]["limits"] == {"cpu": "200m"}
 
 
 def test_resources_stay_until_the_group_has_what_was_allocated() -> None:

@@ -109,7 +109,8 @@ async def test_resize_is_deferred_until_another_pod_ends() -> None:
         await stage.phase("third", "Running")  # what is asked for, but not allocated, takes no room
         await stage.client.delete(PODS, "other", "default")
         await has(stage, "p", 10)
-    assert stage.reasons("p").count("ResizeDeferred") == 1
+    (event,) = (text for name, reason, text in stage.recorder.events if (name, reason) == ("p", "ResizeDeferred"))
+    assert event.startswith("Pod resize OutOfcpu: {")
 
 
 async def test_reverted_deferred_resize_leaves_no_condition() -> None:

@@ -54,10 +54,10 @@ class PodEvents:
             self._tell(pod, "ResizeStarted", event_message(pod, "started"))
             self._tell(pod, "ResizeCompleted", event_message(pod, "completed"))
 
-    def resize_deferred(self, pod: Obj, problem: str) -> None:
+    def resize_deferred(self, pod: Obj, reason: str, problem: str) -> None:
         """The node has no room for what the spec asks for."""
         if self._afford(1):
-            self._recorder.event(pod, "Warning", "ResizeDeferred", event_message(pod, "Deferred", problem))
+            self._recorder.event(pod, "Warning", "ResizeDeferred", event_message(pod, reason, problem))
 
     def stopped(self, pod: Obj) -> None:
         """The containers of a pod that is being deleted were told to stop."""

@@ -322,14 +322,14 @@ class PodWorkers:
         stored = self._pods.store.get(key_of(pod))
         if stored is not None and uid_of(stored) == uid_of(pod):
             pod = stored  # what it was written from may already be as allocated
-        before, problem = self._allocations.allocated(pod), ""
+        before, reason, problem = self._allocations.allocated(pod), "", ""
         if before is not pod:
             missing = next(self._shortages(resize.unheld(pod), node), None)
             if missing is None:
                 self._allocations.allocate(pod)
                 self._count_anew(pod)
             else:
-                problem = missing.problem[1]
+                reason, problem = missing.problem
         after = before if problem else pod
         self._deferred.note(node.name, key_of(pod), waits=bool(problem))
         status = resize.resize_status(pod, after, now, problem)
@@ -337,7 +337,7 @@ class PodWorkers:
             return after
         written = await self._write(pod, status)
         if problem and resize.is_news(pod):
-            self._events.resize_deferred(pod, problem)
+            self._events.resize_deferred(pod, reason, problem)
         elif not problem and before is not pod:
             self._events.resized(pod)
             self._retry_resizes(node.name)

@@ -1,7 +1,7 @@
 """What a pod as a whole was allocated and has, as its status says it. Pure.
 
 Source: KEP-5419; the kubelet's status of a pod's own level, as behaviour. A running pod has what its control group was
-given: limits only where every container is limited.
+given: limits only where every container is limited. Where it has none, those stay that were told before it ran.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ _LEAST_MILLI = 2
 """A group has at least this share of a processor, also of a pod that requests none."""
 
 
-def level_status(allocated: Obj, *, is_actuated: bool) -> Obj:
+def level_status(allocated: Obj, *, is_actuated: bool, tells_unlimited: bool = False) -> Obj:
     """`resources` and `allocatedResources` of a pod with what it was allocated in its spec.
 
-    While its group does not have that yet, `resources` stays as it is.
+    While its group does not have that yet, `resources` stays as it is. `tells_unlimited`: a group of version 1 tells a
+    limit of memory that it does not have.
     """
     spec, before = allocated["spec"], allocated.get("status") or {}
     alone = {"spec": spec}
@@ -32,9 +33,11 @@ def level_status(allocated: Obj, *, is_actuated: bool) -> Obj:
         if not is_actuated and before.get("resources") is not None:
             told = before["resources"]
         else:
+            had = (before.get("resources") or {}).get("limits") or {}
+            kept = {name: had[name] for name in ("cpu", "memory")[: 2 - tells_unlimited] if name in had}
             told = {
                 "requests": {**(asked.get("requests") or {}), **_texts(_of_group(requests))},
-                "limits": {**(asked.get("limits") or {}), **_limits_of_group(allocated)},
+                "limits": {**(asked.get("limits") or {}), **kept, **_limits_of_group(allocated)},
             }
     found: Obj = {"resources": {kind: amounts for kind, amounts in told.items() if amounts}}
     return {**found, "allocatedResources": _texts(requests)} if requests else found

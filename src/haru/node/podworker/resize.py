@@ -59,6 +59,7 @@ class PodResizer:
         self._inherited: Obj | None = None
         """The limits of the pod as a whole that its containers were given; None until this agent has looked at it."""
         self._pending: ResizeCondition | None = None
+        self._deferred_generation: int | None = None
         self._in_progress: ResizeCondition | None = None
         self._has_begun = False
         """It was told that a resize has begun, and not yet that it is over."""
@@ -92,8 +93,10 @@ class PodResizer:
         if problem is None:
             return None
         found = ResizeCondition(PENDING, DEFERRED, problem[1])
-        if found != self._pending:
-            self._tell(pod, "ResizeDeferred", event_message(pod, DEFERRED, problem[1]), warning=True)
+        generation = pod["metadata"].get("generation")
+        if self._pending is None or generation != self._deferred_generation:
+            self._tell(pod, "ResizeDeferred", event_message(pod, *problem), warning=True)
+        self._deferred_generation = generation
         return found
 
     async def actuate(self, pod: Obj, seen: SeenPod) -> list[Kill]:
@@ -137,7 +140,9 @@ class PodResizer:
     def level(self, pod: Obj) -> Obj:
         """The part of the pod's status that says what it was allocated, and has, as a whole."""
         allocated = self.allocated(pod)
-        return level_status(allocated, is_actuated=self._group in (None, pod_amounts(allocated)))
+        is_actuated = self._group in (None, pod_amounts(allocated))
+        tells_unlimited = self._context.cgroups.hierarchies.mode != "unified"
+        return level_status(allocated, is_actuated=is_actuated, tells_unlimited=tells_unlimited)
 
     def _running(self, pod: Obj, seen: SeenPod) -> list[_Due]:
         running = ((one, seen.newest(one["name"])) for one in _containers(pod))
