@@ -26,6 +26,10 @@ EXPRESSIONS = (
     f"device.attributes['other.example.com'].c == 1 || device.driver == '{DRIVER}'",
     f"{A}.exists(key, key == 'a')",
     f"has({A}.v) && {A}.v.isLessThan(semver('2.0.0'))",
+    f"{A}.a == semver('1.2.3')",
+    f"{A}.a == '1.2.3' || {A}.b == {A}.a",
+    f"{A}.exists(key, {A}[key] == semver('1.2.3'))",
+    f"{A}.?a.orValue(semver('1.2.3')).major() == 1",
     f"{A}.a",
     "has(device.driver) && has(device.allowMultipleAllocations)",
     f"device.attributes[?'{DRIVER}'].?a.orValue('x') == 'x'",
@@ -41,8 +45,9 @@ EXPRESSIONS = (
     f"device.capacity['{DRIVER}'].mem == quantity('1Gi')",
     f"'mem' in device.capacity['{DRIVER}'] && device.capacity['{DRIVER}'].mem.asInteger() > 5",
 )
+VERSIONS = ({"version": "1.2.3"}, {"version": "1.2.3+build"}, {"version": "2.0.0"})
 VALUES = st.one_of(
-    st.sampled_from(({"string": "x"}, {"string": "y"}, {"int": 0}, {"int": 1}, {"bool": True}, {"version": "1.2.3"})),
+    st.sampled_from(({"string": "x"}, {"string": "y"}, {"int": 0}, {"int": 1}, {"bool": True}, *VERSIONS)),
     st.sampled_from(({"version": "wrong"}, {"strings": ["x"]}, {}, {"string": "x", "int": 1}, {"string": None})),
 )
 NAMES = st.sampled_from(("a", "b", "v", "other.example.com/c"))
@@ -112,6 +117,8 @@ TERMS = (
     f"{A}.b == true",
     f"{A}.b != 1",
     f"has({A}.a)",
+    f"{A}.a == semver('1.2.3')",
+    f"{A}.a.compareTo(semver('2.0.0')) < 0",
     f"device.capacity['{DRIVER}'].mem.isLessThan(quantity('2Gi'))",
     f"device.capacity['{DRIVER}'].mem.compareTo(quantity('2Gi')) > 0",
     f"device.driver == '{DRIVER}'",
@@ -136,7 +143,9 @@ SOUND = st.builds(
     },
     st.dictionaries(
         st.sampled_from(("a", "b", "other.example.com/c")),
-        st.sampled_from(({"string": "x"}, {"string": "y"}, {"int": 0}, {"int": 1}, {"bool": True}, {"bool": False})),
+        st.sampled_from(
+            ({"string": "x"}, {"string": "y"}, {"int": 0}, {"int": 1}, {"bool": True}, {"bool": False}, *VERSIONS)
+        ),
         max_size=3,
     ),
     st.booleans(),
@@ -148,6 +157,16 @@ SOUND = st.builds(
 @given(st.lists(st.lists(SOUND, min_size=1, max_size=8), min_size=1, max_size=3), CHAINS)
 def test_combined_selector_columns_equal_whole_selector(lists: list[list[Obj]], expression: str) -> None:
     agree(lists, expression)  # what is known of the first devices serves for the others
+
+
+@pytest.mark.parametrize(("version", "is_plain"), [("580.65.6", True), ("580.65.06", False)])
+def test_devices_with_sound_versions_are_of_one_sort(version: str, is_plain: bool) -> None:
+    """Cards publish the versions of their drivers: what most clusters have is judged node by node, not card by card."""
+    cards = [device(f"gpu-{number}", {"n": number}) for number in range(8)]
+    for card in cards:
+        card["attributes"]["driverVersion"] = {"version": version}
+    (view,) = DeviceSnapshot.of([slice_("s", cards)]).views(NodeView("node-1", {}))
+    assert view.table.uniform is is_plain
 
 
 def plain(item: Device) -> tuple[object, ...]:

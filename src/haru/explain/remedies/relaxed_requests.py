@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from haru.engine import Decision, Options, Snapshot
 from haru.engine.dra import Device, DeviceSnapshot, Pool, PoolKey, Selection, compiled_selector_of, names_read
@@ -154,13 +155,9 @@ def other_class(openings: Openings, found: Diagnosis) -> Iterator[Remedy]:
     """A second choice: devices of another class, as many, with which it fits."""
     snapshot, work, options = openings.snapshot, openings.work, openings.options
     own = {ask.class_name for kind, _ in found.members for c in kind.claims for r in c.requests for ask in r.asks}
-    tried = 0
-    for name in sorted(snapshot.devices.classes):
-        if name in own or not found.members or tried >= _MOST_CLASSES or not _has_devices(snapshot, name, options):
-            continue
-        if not _share_driver(snapshot, own, name):
-            continue
-        tried += 1
+    others = sorted(snapshot.devices.classes.keys() - own) if own else []
+    accepted = (name for name in others if _share_driver(snapshot, own, name) and _has_devices(snapshot, name, options))
+    for name in islice(accepted, _MOST_CLASSES):
 
         def accepting(request: Obj, name: str = name) -> Obj:
             exactly = request.get("exactly")
@@ -255,8 +252,8 @@ class _Served:
         found = self._known.get(selection)
         if found is None:
             judge, pools = compiled_selector_of(selection, devices.cache), devices.pools.values()
-            published = (device for pool in pools for item in pool.slices for device in item.devices)
-            found = self._known[selection] = any(judge.verdict(device.shape) is True for device in published)
+            tables = (devices.tables.of(item.devices) for pool in pools for item in pool.slices if item.devices)
+            found = self._known[selection] = any(True in judge.verdicts(table) for table in tables)
         return found
 
 

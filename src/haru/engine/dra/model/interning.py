@@ -55,15 +55,15 @@ class _Values(dict[Any, tuple[str, Attribute]]):
     def __init__(self, name: str, kind: str) -> None:
         self._name = name
         self._kind = kind
-        self.plain = kind in PLAIN_KINDS
-        """Whether no value may fail any expression."""
+        self.plain = kind in SCALAR_KINDS
+        """Whether no value, of all that there were, may fail any expression."""
 
     def __missing__(self, value: Any) -> tuple[str, Attribute]:
         if value is not None and self._kind in PLAIN_KINDS:
             attribute = new_tuple(Attribute, (self._kind, value))
         else:
             attribute = decode_fields.attribute({self._kind: value})
-            self.plain = self.plain and attribute.kind in PLAIN_KINDS
+            self.plain = self.plain and not attribute.may_fail
         pair = self[value] = (self._name, attribute)
         return pair
 
@@ -255,7 +255,8 @@ class Interner:
             (kind,) = given[0]  # type: ignore[misc]
             values = self._values_of(name, kind)
             if set(map(len, given)) == {1}:  # type: ignore[arg-type]
-                return list(map(values.__getitem__, map(itemgetter(kind), given))), values.plain  # type: ignore[arg-type]
+                found = list(map(values.__getitem__, map(itemgetter(kind), given)))  # type: ignore[arg-type]
+                return found, values.plain or not any(attribute.may_fail for _, attribute in found)
         except (KeyError, TypeError, ValueError):
             pass
         # Not all of them have just one value of one kind; or it is a list.

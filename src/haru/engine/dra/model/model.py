@@ -11,15 +11,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+from haru.cel.libraries.semver import Semver, parse_semver
 from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity
 
 PLAIN_KINDS = frozenset(("int", "bool", "string"))
 SCALAR_KINDS = ("int", "bool", "string", "version")
 LIST_KINDS = {"ints": "int", "bools": "bool", "strings": "string", "versions": "version"}
-UNSUPPORTED = "?"
+VERSION, UNSUPPORTED = "version", "?"
 new_tuple = tuple.__new__
 """Makes named tuples past their constructors, which take twice as long."""
 
@@ -59,12 +61,26 @@ class Attribute(NamedTuple):
     value: str | int | bool | tuple[str | int | bool, ...]
 
     @property
+    def may_fail(self) -> bool:
+        """Whether it may fail any expression: versions that are none, lists, and what no version of the API knows."""
+        return self.kind not in PLAIN_KINDS and (self.kind != VERSION or version_of(self.value) is None)
+
+    @property
     def raw(self) -> Obj:
         """The value as the API carries it."""
         if self.kind == UNSUPPORTED:
             loaded: Obj = json.loads(str(self.value))
             return loaded
         return {self.kind: list(self.value) if isinstance(self.value, tuple) else self.value}
+
+
+@lru_cache(maxsize=4096)
+def version_of(text: Any) -> Semver | None:
+    """What an attribute of kind `version` is to an expression; None if it is no semantic version."""
+    try:
+        return parse_semver(text)
+    except ValueError:
+        return None
 
 
 class Range(NamedTuple):
@@ -94,8 +110,7 @@ class Shape:
     """What selectors and constraints see of a device. Interned: equal devices have the same one. Never changed.
 
     `by_name` has the attributes as published, `amounts` the capacities; `policies` says whether some capacity has a
-    policy for how much of it is given out. `faulty` are the attributes that may fail any
-    expression: versions, lists, and what no version knows.
+    policy for how much of it is given out. `faulty` are the attributes that may fail any expression.
     """
 
     __slots__ = ("amounts", "attributes", "by_name", "capacity", "driver", "faulty", "policies", "shareable", "shares")
@@ -122,7 +137,7 @@ class Shape:
             self.policies = any(amount.policy for _, amount in capacity)
         else:
             self.amounts, self.policies = like.amounts, like.policies
-        self.faulty = () if plain else tuple([pair for pair in attributes if pair[1][0] not in PLAIN_KINDS])
+        self.faulty = () if plain else tuple([pair for pair in attributes if pair[1].may_fail])
 
     def attribute(self, name: str) -> Attribute | None:
         """An attribute by its fully qualified name; one published without domain belongs to the driver's."""

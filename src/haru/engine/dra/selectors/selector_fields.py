@@ -12,7 +12,7 @@ from typing import NamedTuple
 from haru.cel.ast import Call, Ident, Literal, Node, Select
 from haru.cel.device import compile_device_selector
 from haru.cel.errors import CompileError
-from haru.engine.dra.model.model import PLAIN_KINDS, Attribute, Capacity, Shape
+from haru.engine.dra.model.model import Attribute, Capacity, Shape
 
 _INDEX = ("_[_]", "_[?_]", "_?._")
 
@@ -32,11 +32,7 @@ class Names(NamedTuple):
         driver = shape.driver
         return Projection(
             driver,
-            tuple(
-                pair
-                for pair in shape.attributes
-                if pair[1].kind not in PLAIN_KINDS or _split(pair[0], driver) in self.attributes
-            ),
+            tuple(pair for pair in shape.attributes if pair[1].may_fail or _split(pair[0], driver) in self.attributes),
             tuple(pair for pair in shape.capacity if _split(pair[0], driver) in self.capacity),
             shape.shareable,
         )

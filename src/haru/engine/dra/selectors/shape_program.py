@@ -22,7 +22,7 @@ from haru.cel.errors import EvaluationError
 from haru.cel.operations import Frame, Run
 from haru.cel.program import TOO_DEEP
 from haru.cel.values import Value, equals, no_such_key
-from haru.engine.dra.model.model import Shape
+from haru.engine.dra.model.model import VERSION, Shape, version_of
 from haru.engine.dra.selectors.selector_fields import Names, names_read
 from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity, parse_quantity
@@ -139,7 +139,7 @@ def _attribute(entry: _Entry) -> Run:
         found = (shape.by_name.get(id) if shape.driver == domain else None) or shape.by_name.get(full)
         if found is None:
             raise no_such_key(id)
-        return found[1]
+        return found[1] if found[0] != VERSION else version_of(found[1])
 
     return run
 
@@ -152,7 +152,7 @@ def _attribute_equals(entry: _Entry, known: Value) -> Run:
         found = (shape.by_name.get(id) if shape.driver == domain else None) or shape.by_name.get(full)
         if found is None:
             raise no_such_key(id)
-        value = found[1]
+        value = found[1] if found[0] != VERSION else version_of(found[1])
         return value == known if value.__class__ is kind else equals(value, known)
 
     return run
@@ -190,7 +190,8 @@ def _attributes(names: Names, shape: Shape) -> dict[str, Obj]:
     """The attributes of these names as CEL has them: by domain and id."""
     found: dict[str, Obj] = {}
     for entry, attribute in _present(names.attributes, shape, shape.by_name):
-        found.setdefault(entry.domain, {})[entry.id] = attribute.value
+        value = attribute.value if attribute.kind != VERSION else version_of(attribute.value)
+        found.setdefault(entry.domain, {})[entry.id] = value
     return domains(found)
 
 
