@@ -6,4 +6,6 @@ from .patches import OBJECT as OBJECT
 from .patches import MisplacedError as MisplacedError
 from .patches import PatchValueError as PatchValueError
 from .patches import to_json as to_json
+from .semver import Semver as Semver
+from .semver import parse_semver as parse_semver
 from .timestamps import parse_duration as parse_duration

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from haru.cel.libraries.semver import Semver, parse_semver
+from haru.cel.libraries import Semver, parse_semver
 from haru.kube.meta import Obj
 from haru.kube.quantity import Quantity
 
