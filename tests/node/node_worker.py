@@ -79,7 +79,7 @@ class Node:
             objects=Objects(),
             handler_runner=None,
             devices=NoDevices(),
-            cgroups=SimpleNamespace(tree=None),
+            cgroups=SimpleNamespace(tree=None, hierarchies=SimpleNamespace(mode="unified")),
             allocatable={},
             allocations=Allocations(),
             runtime_info=RuntimeInfo(version="v2.0.0"),
