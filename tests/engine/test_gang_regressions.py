@@ -177,6 +177,19 @@ def test_claim_of_257_members_is_reserved_for_the_group() -> None:
     assert {consumer["uid"] for consumer in consumers} == {"uid-group-g"}
 
 
+@pytest.mark.parametrize(("minimum", "placed"), [(257, 0), (256, 256), (1, 256)])
+def test_claim_that_is_reserved_for_each_member_takes_256_of_them(minimum: int, placed: int) -> None:
+    """The API takes no more users of a claim: more members would all be sent in vain, again and again."""
+    objects = [device_class(), node("n", cpu="600"), resource_slice("n", 1)]
+    objects[1]["status"]["allocatable"]["pods"] = "400"
+    objects += [pod_group("g", minimum), claim("gpu")]
+    objects += [pod(f"p{i}", group="g", claims=["gpu"], cpu=str(1 + i % 2)) for i in range(260)]
+    decision = run(objects)
+    assert decision.status == ("scheduled" if placed else "unschedulable")
+    assert len(decision.placed) == placed
+    assert {r.type for m in decision.members for r in m.reasons} >= {"ClaimReservedFull"}
+
+
 # -- gangs beside each other ------------------------------------------------------------------------------------------
 
 

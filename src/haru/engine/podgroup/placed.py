@@ -56,7 +56,7 @@ def assume(overlay: Overlay, placed: Placed, *, local: bool = False) -> Placed:
         overlay.allocate(use.path, allocation, placed.node if local else None)
     for use in demand.uses if extended_claim is None else (*demand.uses, extended_claim):
         if not use.is_reserved or demand.counts_devices:
-            overlay.reserve(use.path)
+            overlay.reserve(use.path, use.consumer)
     if placed.pod.volume_claims:
         assume_volumes(overlay, placed.pod, placed.node)
     return placed

@@ -16,7 +16,12 @@ from haru.engine.dra.errors import AllocationError
 from haru.engine.dra.node_mappings import counts_against_node
 from haru.engine.framework.options import Options
 from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse
-from haru.engine.plugins.dynamicresources.prefilter import DeviceDemand, counts_devices, device_demand_of
+from haru.engine.plugins.dynamicresources.prefilter import (
+    DeviceDemand,
+    can_be_reserved,
+    counts_devices,
+    device_demand_of,
+)
 from haru.engine.plugins.helper.topology_domains import HOSTNAME
 from haru.engine.plugins.interpodaffinity.filter import inter_pod_rules
 from haru.engine.plugins.volumebinding.volume_matcher import late_claims
@@ -91,6 +96,9 @@ def search_placements(
     return FoundPlacements(tuple(attempt.best), complete, "", budget.ceiling)
 
 
+_Member = tuple[int, PodInfo, DeviceDemand]
+
+
 class _Search:
     def __init__(
         self,
@@ -158,11 +166,16 @@ class _Search:
         return not isinstance(demand, Reason) and any(use.path == path for use in demand.uses)
 
     def _pack(self, members: list[tuple[int, PodInfo]]) -> None:
-        packing = MultiClassPacking(self._overlay, self._options, self.budget, self._classes(members), self._nodes)
+        known = self._with_demands(members)
+        able = self._with_reservations(known)
+        classes = member_classes(self._overlay, [[one] for one in able], self._options)
+        packing = MultiClassPacking(self._overlay, self._options, self.budget, classes, self._nodes)
         if not packing.confined() or self._share_exclusive_claim(members) or self._bind_volumes(members):
             self._backtrack(members, ordered=False)
             return
         chosen = packing.best(len(members))
+        if len(able) < len(known) and sum(chosen.vector) < self._info.needed <= len(able):
+            self.budget.unproven = True  # others of them might have fitted
         if sum(chosen.vector) >= len(self.best):
             mark = self._overlay.mark()
             self._keep(packing.assume_all(chosen))
@@ -190,12 +203,26 @@ class _Search:
         finally:
             self._keep(search.best)
 
-    def _classes(self, members: Sequence[tuple[int, PodInfo]]) -> list[MemberClass]:
+    def _with_demands(self, members: Sequence[tuple[int, PodInfo]]) -> list[_Member]:
         demands = (
             (number, pod, device_demand_of(self._overlay, pod, self._group, self._options)) for number, pod in members
         )
-        known = [[(number, pod, demand)] for number, pod, demand in demands if not isinstance(demand, Reason)]
-        return member_classes(self._overlay, known, self._options)
+        return [(number, pod, demand) for number, pod, demand in demands if not isinstance(demand, Reason)]
+
+    def _with_reservations(self, members: list[_Member]) -> list[_Member]:
+        """Return the members for which all allocated claims can be reserved together, the first ones if not all."""
+        consumers: dict[str, set[str]] = {}
+        able = []
+        for member in members:
+            demand = member[2]
+            fixed = {path for path, _ in demand.fixed}
+            joined = [use for use in demand.uses if use.path in fixed]
+            if all(can_be_reserved(use, consumers.get(use.path, ())) for use in joined):
+                able.append(member)
+                for use in joined:
+                    known = consumers.setdefault(use.path, set(self._overlay.consumers(use.path)))
+                    known.update(() if use.is_reserved else (use.consumer,))
+        return able
 
     def _keep(self, placed: Sequence[tuple[int, Placed]]) -> None:
         """Keep a result if it is better. Claims allocated ahead of their users go to the first user."""

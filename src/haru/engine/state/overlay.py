@@ -24,6 +24,7 @@ from haru.engine.state.reserved_for import pinned_node
 from haru.engine.state.tentative_volumes import NO_VOLUMES, TentativeVolumes
 from haru.kube.meta import Obj
 
+_NOBODY: Final = frozenset[str]()
 _MOST_STATES: Final = 8
 """So many states of the nodes are kept for readers, however many these are, with pods that have gone since.
 
@@ -68,7 +69,7 @@ class Overlay:
         self._nodes: dict[str, NodeInfo] = {}
         self._pods: dict[str, PodInfo] = {}
         self._allocations: dict[str, Obj] = {}
-        self._reserved: dict[str, int] = {}
+        self._consumers: dict[str, frozenset[str]] = {}
         self.volumes: TentativeVolumes = NO_VOLUMES
         self.changes: list[str | None] = []
         self._differences: list[tuple[Mapping[str, NodeInfo], set[str]]] = []
@@ -183,9 +184,9 @@ class Overlay:
         """The tentative allocation of a claim."""
         return self._allocations.get(path)
 
-    def reservations(self, path: str) -> int:
-        """Return how many tentative users a claim has gained."""
-        return self._reserved.get(path, 0)
+    def consumers(self, path: str) -> frozenset[str]:
+        """Return for whom a claim is tentatively reserved."""
+        return self._consumers.get(path, _NOBODY)
 
     def mark(self) -> int:
         """A point to roll back to."""
@@ -215,10 +216,12 @@ class Overlay:
         elif self._waiting_on is not None:
             self._waiting_on.setdefault(where, []).append((path, allocation))
 
-    def reserve(self, path: str) -> None:
-        """Count one more user of a claim."""
-        self._journal.append(("user", path, self._reserved.get(path, 0)))
-        self._reserved[path] = self._reserved.get(path, 0) + 1
+    def reserve(self, path: str, consumer: str) -> None:
+        """Reserve a claim for a pod, or for a group, of which every member may do so."""
+        before = self._consumers.get(path, _NOBODY)
+        self._journal.append(("consumer", path, before))
+        if consumer not in before:
+            self._consumers[path] = before | {consumer}
 
     def bind_volumes(self, volumes: TentativeVolumes) -> None:
         """Have the claims of the tentatively placed pods bound like this."""
@@ -239,8 +242,8 @@ class Overlay:
                 self.changes.append(node)
                 if self.next_pass is not None:
                     self.next_pass.rollback(self.next_pass.mark() - 1)
-            elif what == "user":
-                self._reserved[path] = before
+            elif what == "consumer":
+                self._consumers[path] = before
             elif what == "volumes":
                 self.volumes = before
             else:

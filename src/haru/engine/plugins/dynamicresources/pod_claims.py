@@ -42,6 +42,11 @@ class ClaimUse:
         return (self.claim.get("status") or {}).get("reservedFor") or []
 
     @property
+    def consumer(self) -> str:
+        """Return what tells the pod or the group for which it is reserved from others."""
+        return str(self.reserve_for["uid"] or self.reserve_for["name"])
+
+    @property
     def is_reserved(self) -> bool:
         """Tell whether the claim is reserved for this user already."""
         reserved_for = self.reserved_for

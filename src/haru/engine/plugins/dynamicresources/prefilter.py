@@ -7,7 +7,7 @@ KEP-5004 (extended resources).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -220,7 +220,7 @@ def counts_devices(snapshot: Snapshot, options: Options) -> bool:
 def _taken(overlay: Overlay, use: ClaimUse, allocation: Obj, pod: PodInfo) -> Reason | None:
     """Return why a pod cannot share an allocated claim whose devices use the node's resources (KEP-5517)."""
     others = [entry for entry in use.reserved_for if entry.get("uid") != pod.key.uid and _is_used(overlay, entry, pod)]
-    if not others and not overlay.reservations(use.path):
+    if not others and not overlay.consumers(use.path):
         return None
     if not counts_against_node(overlay.snapshot.devices, allocation):
         return None
@@ -244,10 +244,15 @@ def _problem(overlay: Overlay, use: ClaimUse, allocation: Obj | None) -> Reason 
     if allocation is None:
         return outside_class(overlay.snapshot, use) or missing_class(overlay.snapshot, use)
     data = {"claim": use.path}
-    if not use.is_reserved and len(use.reserved_for) + overlay.reservations(use.path) >= MAX_RESERVED_FOR:
+    if not can_be_reserved(use, overlay.consumers(use.path)):
         message = f"resource claim {use.path} is used by {MAX_RESERVED_FOR} consumers already, which is the limit"
         return Reason("ClaimReservedFull", message, {**data, "limit": MAX_RESERVED_FOR})
     return None
+
+
+def can_be_reserved(use: ClaimUse, more: Collection[str]) -> bool:
+    """Tell whether an allocated claim can be reserved for its user, beside `more` than its status says."""
+    return use.is_reserved or use.consumer in more or len(use.reserved_for) + len(more) < MAX_RESERVED_FOR
 
 
 def _devices_unusable(use: ClaimUse, options: Options) -> Reason | None:
