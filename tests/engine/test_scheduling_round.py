@@ -69,6 +69,15 @@ def test_claim_shared_by_two_pods_is_allocated_once() -> None:
     assert users == ["p0", "p1"]
 
 
+def test_group_is_one_user_of_its_claim_however_many_members_it_has() -> None:
+    shared = {"name": "gpu", "resourceClaimName": "gpu"}
+    large = node("n", cpu="400")
+    large["status"]["allocatable"]["pods"] = "400"
+    work = [pod_group("g", 257, claims=[shared]), claim("gpu"), aged(pod("late", claims=["gpu"]), 9)]
+    work += [aged(pod(f"p{i}", group="g", claims=["gpu"]), 0) for i in range(257)]
+    assert len(decided(device_class(), large, resource_slice("n", 1), *work).bindings) == 258
+
+
 def test_pod_with_affinity_is_tried_again_after_its_target() -> None:
     near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
         {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "friend"}}}]}}  # fmt: skip

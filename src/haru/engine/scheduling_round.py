@@ -144,7 +144,8 @@ class _Round:
         status = dict(claim.get("status") or {})
         if given is not None:
             status["allocation"] = given.allocation
-        status["reservedFor"] = [*(status.get("reservedFor") or ()), consumer]
+        others = [entry for entry in status.get("reservedFor") or () if entry != consumer]
+        status["reservedFor"] = [*others, consumer]
         # This cluster has no other writer, so the version of the claim does not matter.
         self._cluster.apply({"kind": "ResourceClaim", **claim, "status": status})
 
