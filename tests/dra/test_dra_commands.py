@@ -152,7 +152,7 @@ def allocator_fault(case: Obj, answer: Obj) -> str:
 
 def allocator_files() -> list[Path]:
     root = os.environ.get("HARU_REFERENCE_DATA")
-    own = [DATA / "dra-allocator" / f"{name}.jsonl" for name in ("generated", "reference-bugs")]
+    own = [DATA / "dra-allocator" / f"{name}.jsonl" for name in ("generated", "reference-bugs", "wide")]
     return [*own, *([Path(root) / "vectors" / "dra-allocator" / "cases.jsonl"] if root else [])]
 
 

@@ -1,4 +1,9 @@
-"""The allocator against the reference's outcomes, whole files at once; what differs is listed by name."""
+"""The allocator against the reference's outcomes, whole files at once; what differs is listed by name.
+
+`wide` are problems in which everything may come together: several drivers and nodes, partitions, shares with policies,
+lists, alternatives, admin access, outdated slices. Their outcomes are those of Kubernetes 1.36.2 with the bugs repaired
+that `reference-bugs` names.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +36,7 @@ def test_reference_allocator_cases_agree() -> None:
     assert faults(cases) == {}
 
 
-@pytest.mark.parametrize("name", ["generated", "reference-bugs"])
+@pytest.mark.parametrize("name", ["generated", "reference-bugs", "wide"])
 def test_generated_allocator_cases_agree(name: str) -> None:
     cases = load(DATA / f"{name}.jsonl")
     assert len(cases) > 50
