@@ -7,10 +7,10 @@ from collections.abc import Callable
 from haru.cel.environment import Library
 from haru.cel.errors import EvaluationError
 from haru.cel.libraries.timestamps import parse_timestamp
-from haru.cel.libraries.urls import parse_request_uri
 from haru.cel.overloads import Overload, function, member
 from haru.cel.types import STRING, list_of, optional_of, struct
 from haru.cel.values import NONE, Optional
+from haru.kube.urls import parse_request_uri
 
 FORMAT_TYPE = struct("kubernetes.NamedFormat")
 

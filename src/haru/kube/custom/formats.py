@@ -1,56 +1,34 @@
-"""The formats that strings (and numbers) of custom resources may be asked for.
+"""The formats that strings of custom resources may be asked for.
 
-Source: the formats that apiextensions supports in 1.36; a format that is not among them judges nothing.
+Source: the formats that apiextensions supports in 1.36, as behaviour of its checks.
 """
 
 from __future__ import annotations
 
+import calendar
 import ipaddress
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
-from datetime import date, datetime
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Final
 
-_UUID = {
-    "uuid": re.compile(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"),
-    "uuid3": re.compile(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?3[0-9a-f]{3}-?[0-9a-f]{4}-?[0-9a-f]{12}"),
-    "uuid4": re.compile(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?4[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}"),
-    "uuid5": re.compile(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?5[0-9a-f]{3}-?[89ab][0-9a-f]{3}-?[0-9a-f]{12}"),
-}
-_DURATION = re.compile(r"\s*(?:[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*[A-Za-zµ]+\s*)+|[+-]?0")
-_DATE_TIME = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})"
-)
-_HOSTNAME = re.compile(
-    r"(?=.{1,255}\.?$)[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*\.?"
-)
-_EMAIL = re.compile(r"[^@\s<>()\[\],;:\"]+@[^@\s<>()\[\],;:\"]+")
-_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(?:\.{_LABEL.pattern})*")
-_SHADE = r"\s*(?:0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
-_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
-_OTHERS = {
-    "bsonobjectid": re.compile(r"[0-9a-fA-F]{24}"),
-    "hexcolor": re.compile(r"#?(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
-    "rgbcolor": re.compile(rf"rgb\({_SHADE},{_SHADE},{_SHADE}\)"),
-    "ssn": re.compile(r"[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}"),
-}
+from haru.kube.custom.mail_addresses import is_mail_address
+from haru.kube.durations import nanoseconds_of
+from haru.kube.names import without_leading_zeros
+from haru.kube.urls import parse_request_uri
+
+Check = Callable[[str], bool]
+_LARGEST = 2**63 - 1
 
 
-def _text(check: Callable[[str], bool]) -> Callable[[Any], bool]:
-    """A format of texts says nothing of other values."""
-    return lambda value: not isinstance(value, str) or check(value)
+def _matching(pattern: str) -> Check:
+    return lambda text: re.fullmatch(pattern, text) is not None
 
 
-def _matching(form: re.Pattern[str]) -> Callable[[str], bool]:
-    return lambda text: form.fullmatch(text) is not None
-
-
-def _raises_not(parse: Callable[[str], object]) -> Callable[[str], bool]:
-    def check(value: str) -> bool:
+def _parsed_by(parse: Callable[[str], object]) -> Check:
+    def check(text: str) -> bool:
         try:
-            parse(value)
+            parse(text)
         except ValueError:
             return False
         return True
@@ -58,38 +36,165 @@ def _raises_not(parse: Callable[[str], object]) -> Callable[[str], bool]:
     return check
 
 
-def _is_date_time(value: str) -> bool:
-    if not _DATE_TIME.fullmatch(value):
+# --- addresses
+
+
+def _is_ipv4(text: str) -> bool:
+    """Also an IPv4 address in the notation of IPv6, and numbers with leading zeros."""
+    return "." in text and _is_address(without_leading_zeros(text))
+
+
+def _is_ipv6(text: str) -> bool:
+    return ":" in text and _is_address(text)
+
+
+_PARSES = _parsed_by(ipaddress.ip_address)
+
+
+def _is_address(text: str) -> bool:
+    return "%" not in text and _PARSES(text)
+
+
+def _is_cidr(text: str) -> bool:
+    address, _, bits = text.partition("/")
+    address = without_leading_zeros(address)
+    if re.fullmatch("0*[0-9]{1,3}", bits) is None or not _is_address(address):
         return False
+    return int(bits[-3:]) <= ipaddress.ip_address(address).max_prefixlen
+
+
+_BYTE = "[0-9A-Fa-f]{2}"
+_MAC = "|".join(
+    f"(?:{first}{separator}){{{more}}}{first}"
+    for first, separator, times in ((_BYTE, ":", 1), (_BYTE, "-", 1), (_BYTE * 2, r"\.", 2), (_BYTE, "", 1))
+    for more in (6 // times - 1, 8 // times - 1, 20 // times - 1)
+)
+
+_LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_PART = "[a$0]"
+_HOSTNAME = _matching(f"{_PART}(?:-?{_PART}{{0,62}})?|(?:{_PART}(?:[a$0-]{{0,61}}{_PART})?\\.)+a{{2,63}}")
+
+
+def _is_hostname(text: str) -> bool:
+    """Letters and symbols of any script, too."""
+    is_short = len(text.encode("utf-8", "replace")) <= 255
+    parts = text.split(".")
+    return (
+        is_short
+        and all(len(part.encode("utf-8", "replace")) <= 63 for part in parts)
+        and _HOSTNAME("".join(map(_class_of, text)))
+    )
+
+
+def _class_of(char: str) -> str:
+    if char in "0123456789":
+        return "0"
+    category = unicodedata.category(char)[0]
+    return "a" if category == "L" else "$" if category == "S" else char if char in ".-" else " "
+
+
+# --- times
+
+_DATE = re.compile("([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_TIME = re.compile("([0-9]{2}):([0-9]{2}):([0-9]{2})(?:.[0-9]+)?(?:z|[+-][0-9]{2}:[0-9]{2})")
+_UNIT = re.compile(r"(?<![0-9])(?=[0-9])0*+([0-9]*+)[ \t\n\f\r]*+([A-Za-zµ]++)")
+_UNITS = frozenset(["ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"])
+_LONG_UNITS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
+
+
+def _is_date(text: str) -> bool:
+    found = _DATE.fullmatch(text)
+    if found is None:
+        return False
+    year, month, day = map(int, found.groups())
+    return 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year or 400, month)[1]
+
+
+def _is_date_time(text: str) -> bool:
+    day, *rest = text.lower().split("t")
+    found = _TIME.fullmatch(rest[0]) if rest and _is_date(day) else None
+    return found is not None and found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
+
+
+def _is_duration(text: str) -> bool:
+    """Go's notation, or numbers with units anywhere in a text, as Scala has them."""
     try:
-        datetime.fromisoformat(re.sub(r"[.,][0-9]+", "", value.upper().replace(" ", "T")))
+        if -_LARGEST - 1 <= nanoseconds_of(text) <= _LARGEST:
+            return True
     except ValueError:
+        pass
+    found = _UNIT.findall(text)
+    is_bounded = all(len(number) < 20 and int(number or "0") <= _LARGEST for number, _ in found)
+    return is_bounded and any(unit.lower() in _UNITS or unit.lower().startswith(_LONG_UNITS) for _, unit in found)
+
+
+# --- numbers with check digits
+
+_CARD = _matching(
+    "4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9]{2})[0-9]{12}|3[47][0-9]{13}"
+    "|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35[0-9]{3})[0-9]{11}"
+)
+
+
+def _is_card(text: str) -> bool:
+    number = re.sub("[^0-9]+", "", text)
+    doubled = [2 * int(digit) if place % 2 else int(digit) for place, digit in enumerate(reversed(number))]
+    return _CARD(number) and sum(each - 9 if each > 9 else each for each in doubled) % 10 == 0
+
+
+def _book_number(text: str) -> str:
+    return re.sub(r"[ \t\n\f\r-]+", "", text)
+
+
+def _is_isbn10(text: str) -> bool:
+    number = _book_number(text)
+    if re.fullmatch("[0-9]{9}[0-9X]", number) is None:
         return False
-    return True
+    return sum(place * (10 if digit == "X" else int(digit)) for place, digit in enumerate(number, 1)) % 11 == 0
 
 
-def _is_uri(value: str) -> bool:
-    try:
-        parts = urlsplit(value)
-    except ValueError:
+def _is_isbn13(text: str) -> bool:
+    number = _book_number(text)
+    if re.fullmatch("[0-9]{13}", number) is None:
         return False
-    return bool(parts.scheme) or value.startswith("/")
+    return sum(int(digit) * (3 if place % 2 else 1) for place, digit in enumerate(number)) % 10 == 0
 
 
-FORMATS: Final[Mapping[str, Callable[[Any], bool]]] = {
-    "byte": _text(_matching(_BASE64)),
-    "cidr": _text(_raises_not(lambda text: ipaddress.ip_network(text, strict=False))),
-    "date": _text(_raises_not(date.fromisoformat)),
-    "date-time": _text(_is_date_time),
-    "datetime": _text(_is_date_time),
-    "duration": _text(lambda text: _DURATION.fullmatch(text) is not None),
-    "email": _text(lambda text: _EMAIL.fullmatch(text) is not None),
-    "hostname": _text(lambda text: _HOSTNAME.fullmatch(text) is not None),
-    "ipv4": _text(_raises_not(ipaddress.IPv4Address)),
-    "ipv6": _text(_raises_not(ipaddress.IPv6Address)),
-    "k8s-short-name": _text(lambda text: len(text) <= 63 and _LABEL.fullmatch(text) is not None),
-    "k8s-long-name": _text(lambda text: len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None),
-    "mac": _text(lambda text: re.fullmatch(r"(?i)[0-9a-f]{2}([:-][0-9a-f]{2}){5,7}", text) is not None),
-    "uri": _text(_is_uri),
-    **{name: _text(_matching(form)) for name, form in (_UUID | _OTHERS).items()},
+_SHADE = r"[ \t\n\f\r]*(?:0|[1-9][0-9]?|1[0-9][0-9]?|2[0-4][0-9]|25[0-5])[ \t\n\f\r]*"
+_UUID = "(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?%s-?%s-?[0-9a-f]{12}"
+_ANY, _VARIANT = "[0-9a-f]{4}", "[89ab][0-9a-f]{3}"
+
+FORMATS: Final[Mapping[str, Check]] = {
+    "bsonobjectid": _matching("[0-9a-fA-F]{24}"),
+    "byte": _matching("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})"),
+    "cidr": _is_cidr,
+    "creditcard": _is_card,
+    "date": _is_date,
+    "datetime": _is_date_time,
+    "duration": _is_duration,
+    "email": is_mail_address,
+    "hexcolor": _matching("#?(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
+    "hostname": _is_hostname,
+    "ipv4": _is_ipv4,
+    "ipv6": _is_ipv6,
+    "isbn": lambda text: _is_isbn10(text) or _is_isbn13(text),
+    "isbn10": _is_isbn10,
+    "isbn13": _is_isbn13,
+    "k8sshortname": _matching(f"(?=.{{1,63}}$){_LABEL}"),
+    "k8slongname": _matching(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*"),
+    "mac": _matching(_MAC),
+    "password": lambda text: True,
+    "rgbcolor": _matching(rf"rgb\({_SHADE},{_SHADE},{_SHADE}\)"),
+    "ssn": _matching("[0-9]{3}[- ][0-9]{2}[- ][0-9]{4}"),
+    "uri": _parsed_by(parse_request_uri),
+    "uuid": _matching(_UUID % (_ANY, _ANY)),
+    "uuid3": _matching(_UUID % ("3[0-9a-f]{3}", _ANY)),
+    "uuid4": _matching(_UUID % ("4[0-9a-f]{3}", _VARIANT)),
+    "uuid5": _matching(_UUID % ("5[0-9a-f]{3}", _VARIANT)),
 }
+"""By name without its hyphens; a format that is not among them judges nothing."""
+
+
+def check_of(name: str) -> Check | None:
+    """The check of a format; hyphens in its name say nothing."""
+    return FORMATS.get(name.replace("-", ""))

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from haru.kube.custom.formats import FORMATS
+from haru.kube.custom.formats import check_of
 from haru.kube.custom.ratcheting import is_unchanged, item_key, items_by_key
 from haru.kube.custom.structural import Structural
 from haru.kube.errors import FieldError, duplicate, invalid, not_supported, required, too_long, too_many
@@ -134,7 +134,9 @@ def _type_problem(value: Any, schema: Structural, path: str) -> FieldError | Non
 def _format_of(kind: str, checks: Mapping[str, Any]) -> str:
     """The format that counts for a type; one that 1.36 does not know is none. Those of texts need no type."""
     form = checks.get("format") or ""
-    known = {"": FORMATS, "string": FORMATS, "integer": ("int32", "int64"), "number": ("float", "double")}.get(kind, ())
+    if kind in ("", "string"):
+        return form if check_of(form) is not None else ""
+    known = {"integer": ("int32", "int64"), "number": ("float", "double")}.get(kind, ())
     return form if form in known else ""
 
 
@@ -222,7 +224,7 @@ def _text(value: str, checks: Mapping[str, Any], path: str, kind: str) -> Iterat
         yield invalid(path, value, f"{path} in body should be at least {least} chars long")
     elif pattern and compile_pattern(pattern).search(value) is None:
         yield invalid(path, value, f"{path} in body should match '{pattern}'")
-    check = FORMATS.get(form := _format_of(kind, checks))
+    check = check_of(form := _format_of(kind, checks))
     if check is not None and not check(value):
         detail = f"{path} in body must be of type {form}: {json.dumps(value, ensure_ascii=False)}"
         yield FieldError("FieldValueTypeInvalid", path or "<nil>", value, detail)

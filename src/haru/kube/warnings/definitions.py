@@ -5,17 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from haru.kube.custom.formats import check_of
 from haru.kube.custom.structural_checks import Raw, below_combinations
 from haru.kube.meta import Obj
 
-_OF_TEXTS = frozenset(
-    (
-        *("bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5"),
-        *("isbn", "isbn10", "isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date"),
-        *("duration", "datetime", "k8sshortname", "k8slongname"),
-    )
-)
-"""Formats of texts, without hyphens."""
 _OF_NUMBERS = {"integer": {"int32", "int64"}, "number": {"float", "double"}}
 
 
@@ -28,7 +21,7 @@ def definition_warnings(definition: Obj) -> Iterator[str]:
 
 def _unknown_formats(raw: Raw) -> Iterator[str]:
     name, kind = str(raw.get("format") or ""), raw.get("type") or ""
-    known = name.replace("-", "") in _OF_TEXTS if kind in ("", "string") else name in _OF_NUMBERS.get(kind, ())
+    known = check_of(name) is not None if kind in ("", "string") else name in _OF_NUMBERS.get(kind, ())
     if name and not known:
         yield name
     items, additional = raw.get("items"), raw.get("additionalProperties")
