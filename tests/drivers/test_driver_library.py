@@ -28,7 +28,8 @@ from haru.drivers.library import (
     ReadyDevice,
 )
 from haru.drivers.library.claim_service import DriverFiles, Preparer
-from haru.drivers.simulated.plugin import SimulatedCards, health_of, parse_device_health, pool_of
+from haru.drivers.simulated.device_health import parse_device_health, state_of
+from haru.drivers.simulated.plugin import SimulatedCards, health_of, pool_of
 from haru.drivers.simulated.profiles import load_profile
 from haru.kube.errors import StatusError
 from haru.kube.gates import FeatureGates
@@ -289,6 +290,12 @@ def test_annotations_set_health_of_simulated_devices() -> None:
     for text, told in (("gpu-1", "write DEVICE=STATE"), ("gpu-1=Ill", "one of"), ("gpu-9=Healthy", "no device")):
         with pytest.raises(ValueError, match=told):
             parse_device_health(text, ["gpu-1"])
+
+
+def test_partition_is_as_well_as_its_card_unless_it_is_named_itself() -> None:
+    told = parse_device_health("gpu-1=Unhealthy:hot,gpu-1-mig-0=Unknown")
+    found = [state_of(device, told)[0] for device in ("gpu-1", "gpu-1-mig-0", "gpu-1-mig-1", "gpu-11", "gpu-2")]
+    assert found == ["Unhealthy", "Unknown", "Unhealthy", "Healthy", "Healthy"]
 
 
 @pytest.mark.parametrize(

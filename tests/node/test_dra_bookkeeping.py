@@ -15,10 +15,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from haru.kube.claim_uses import with_health
 from haru.kube.errors import StatusError
 from haru.node.dra import DevicesError, DriverAway, DriverFailed
 from haru.node.dra.claim_info_cache import ClaimInfo, ClaimInfos, PreparedDevice
-from haru.node.dra.containers import cdi_ids, with_health
+from haru.node.dra.containers import cdi_ids
 from haru.node.dra.manager import DeviceManager
 from haru.node.dra.metrics import DraMetrics
 from haru.proto.dra_pb2 import Claim, Device

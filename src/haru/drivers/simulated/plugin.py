@@ -27,13 +27,12 @@ from haru.drivers.library import (
     ReadyDevice,
     Slice,
 )
-from haru.drivers.library.health import STATES
+from haru.drivers.simulated.device_health import HEALTH_ANNOTATION, HEALTHY, parse_device_health
 from haru.drivers.simulated.profiles import Profile
 from haru.drivers.simulated.slices import resource_slices, taints_of
 from haru.drivers.simulated.taints import TAINTS_ANNOTATION, parse_device_taints
 from haru.files import write_whole
 
-HEALTH_ANNOTATION: Final = "simulated.haru.dev/device-health"
 CONTAINER_DIRECTORY: Final = "/dev/haru"
 GROUP: Final = "simulated.haru.dev/v1alpha1"
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -104,22 +103,8 @@ def health_of(annotations: Mapping[str, str], devices: Collection[str], pool: st
     states = parse_device_health(annotations.get(HEALTH_ANNOTATION, ""), devices)
     found: dict[tuple[str, str], Health] = {}
     for device in devices:
-        state, message = states.get(device, ("Healthy", ""))
+        state, message = states.get(device, (HEALTHY, ""))
         given = tuple(taints_of(device, taints))
         if given or device in states:
             found[pool, device] = Health(state, message, taints=given)
-    return found
-
-
-def parse_device_health(text: str, devices: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Device -> (state, message) of `DEVICE=STATE[:MESSAGE]`, separated by commas; ValueError names the entry."""
-    found: dict[str, tuple[str, str]] = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        device, equals, rest = entry.partition("=")
-        state, _, message = rest.partition(":")
-        if not equals or state not in STATES:
-            raise ValueError(f'"{entry}": write DEVICE=STATE[:MESSAGE], with one of {", ".join(STATES)}')
-        if device not in devices:
-            raise ValueError(f'"{entry}": the node has no device "{device}"')
-        found[device] = (state, message)
     return found

@@ -4,7 +4,7 @@
     plugins.py        the calls of one driver
     manager.py        prepares the claims of pods and gives them back
     bookkeeping.py    which claims are prepared for whom (pure)
-    containers.py     which container gets what, and its `allocatedResourcesStatus` (pure)
+    containers.py     which container gets what (pure)
     health.py         how devices are, by the drivers' streams
     slices.py         removes the slices of drivers that are gone
     pod_resources.py  the PodResources endpoint

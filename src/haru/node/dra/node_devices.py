@@ -6,13 +6,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from haru.client.api import ApiClient
 from haru.drivers.sockets import SocketError
+from haru.kube.claim_uses import health_status
 from haru.kube.meta import Obj, uid_of
-from haru.node.dra.containers import health_status
+from haru.node.dra.containers import used_devices
 from haru.node.dra.devices import Prepared
 from haru.node.dra.health import HealthWatcher
 from haru.node.dra.manager import DeviceManager
@@ -98,7 +100,7 @@ class NodeDevices:
         """Container -> `allocatedResourcesStatus`: how the devices of its claims are."""
         if not self._with_health:
             return {}
-        return health_status(pod, self.manager.find, self.health.of)
+        return health_status(pod, partial(used_devices, find=self.manager.find), self.health.of)
 
     def lines(self) -> list[str]:
         """The lines of /metrics about devices."""

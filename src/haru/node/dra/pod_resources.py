@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from google.protobuf.message import Message
 
 from haru.drivers.sockets import remove, serve, unary
+from haru.kube.claim_uses import Use, uses_of
 from haru.kube.meta import Obj, name_of, namespace_of
 from haru.kube.pod_claims import NotPrepared
-from haru.node.dra.containers import Find, Use, devices_of, uses_of
+from haru.node.dra.containers import Find, devices_of
 from haru.node.dra.metrics import DraMetrics
 from haru.proto import podresources_pb2 as podresources
 
