@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from container_play import Play, container
@@ -173,6 +174,57 @@ def test_container_that_asks_once_that_all_start_again_finds_what_it_left(asks: 
         assert play.one(name)["restartCount"] == 1
     assert status["phase"] == "Running"
     assert play.condition("Ready") == ("True", None)
+
+
+def test_init_container_that_a_rule_restarts_does_not_fail_the_pod() -> None:
+    rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}
+    script = "echo x >> /data/f; [ $(wc -l /data/f | cut -d' ' -f1) = 3 ] || exit 42"
+    mounts = [{"name": "v", "mountPath": "/data"}]
+    first = container("first", script, restartPolicy="Never", restartPolicyRules=[rule], volumeMounts=mounts)
+    volumes = [{"name": "v", "emptyDir": {}}]
+    play = Play(container(script="sleep 5"), initContainers=[first], volumes=volumes, restartPolicy="Never")
+    assert play.until(5)["phase"] == "Pending"
+    assert play.one("first")["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    assert play.until(60)["phase"] == "Succeeded"
+    assert play.one("first")["restartCount"] == 2
+
+
+def test_init_container_that_never_restarts_fails_the_pod() -> None:
+    play = Play(container(), initContainers=[container("first", "exit 3", restartPolicy="Never")])
+    assert play.until(1)["phase"] == "Failed"
+
+
+def test_sidecars_end_in_their_time_once_the_others_have_ended() -> None:
+    def sidecar(name: str, trap: str) -> dict[str, Any]:
+        return container(name, f"trap '{trap}' TERM; sleep infinity & wait", restartPolicy="Always")
+
+    init = [sidecar("one", "sleep 2; exit 0"), sidecar("two", "sleep 3; exit 5"), sidecar("three", "exit 0")]
+    init.append(container("four", restartPolicy="Always"))
+    play = Play(container(script="sleep 10"), initContainers=init, restartPolicy="Never")
+    assert play.until(12)["phase"] == "Running"
+    assert play.condition("Ready") == ("False", "ContainersNotReady")
+    assert [set(play.one(name)["state"]) for name in ("two", "three")] == [{"running"}, {"terminated"}]
+    assert play.until(14)["phase"] == "Running"
+    assert play.until(15)["phase"] == "Succeeded"
+    ends = {one["name"]: play.one(one["name"])["state"]["terminated"] for one in init}
+    assert [(one["exitCode"], one["finishedAt"][-4:]) for one in ends.values()] == [
+        (0, ":15Z"),
+        (5, ":13Z"),
+        (0, ":10Z"),
+        (0, ":10Z"),
+    ]
+    assert play.told("Killing") == [f"Stopping container {name}" for name in ("four", "three", "two", "one")]
+
+
+def test_container_that_is_replaced_ends_in_its_time() -> None:
+    script = "trap 'sleep 5; exit 0' TERM; sleep infinity & wait"
+    play = Play(container(script=script, readinessProbe={"initialDelaySeconds": 1}))
+    play.until(10)
+    play.pod["spec"]["containers"][0]["image"] = "j"
+    assert set(play.until(14) and play.one()["state"]) == {"running"} and play.one()["restartCount"] == 0
+    play.until(15)
+    assert play.one()["restartCount"] == 1 and play.one()["lastState"]["terminated"]["exitCode"] == 0
+    assert play.told("Killing") == ["Container c definition changed, will be restarted"]
 
 
 def test_restarted_container_does_what_it_finds_left_by_its_runs_before() -> None:

@@ -146,6 +146,40 @@ async def test_active_deadline_fails_pod_with_any_restart_policy() -> None:
     assert "DeadlineExceeded" in stage.reasons("p")
 
 
+async def test_pod_whose_time_is_over_ends_as_its_trap_says() -> None:
+    stage = Stage("cpu:1")
+    script = "trap 'sleep 5; exit 3' TERM; sleep infinity & wait"
+    one = {"name": "c", "image": "i", "command": ["sh", "-c", script]}
+    async with stage.running():
+        await stage.pod("p", node="cpu-0", containers=[one], activeDeadlineSeconds=30, terminationGracePeriodSeconds=9)
+        await stage.phase("p", "Running")
+        stage.clock.now += timedelta(seconds=31)
+        await stage.client.patch(PODS, "p", {"metadata": {"labels": {"x": "1"}}}, "default")
+        await stage.client.until(lambda: "Killing" in stage.reasons("p"))
+        assert (stage.stored("p") or {})["status"]["phase"] == "Running"
+        stage.clock.now += timedelta(seconds=5)
+        await stage.client.patch(PODS, "p", {"metadata": {"labels": {"x": "2"}}}, "default")
+        status = (await stage.phase("p", "Failed"))["status"]
+    ended = status["containerStatuses"][0]["state"]["terminated"]
+    assert (status["reason"], ended["exitCode"]) == ("DeadlineExceeded", 3)
+    assert (get_condition({"status": status}, "Ready") or {})["reason"] == "PodFailed"
+    assert stage.reasons("p").count("DeadlineExceeded") == 1
+
+
+@pytest.mark.parametrize("missing", ["image", "init"])
+async def test_pod_whose_time_is_over_before_it_runs_fails(missing: str) -> None:
+    stage = Stage("cpu:1")
+    one = {"name": "c", "image": "webserver:404" if missing == "image" else "i"}
+    init = [{"name": "i", "image": "i", "command": ["sleep", "infinity"]}] if missing == "init" else []
+    async with stage.running():
+        await stage.pod("p", node="cpu-0", containers=[one], initContainers=init, activeDeadlineSeconds=30)
+        await stage.client.until(lambda: (stage.stored("p") or {})["status"].get("containerStatuses"))
+        stage.clock.now += timedelta(seconds=31)
+        await stage.client.patch(PODS, "p", {"metadata": {"labels": {"x": "1"}}}, "default")
+        status = (await stage.phase("p", "Failed"))["status"]
+    assert status["reason"] == "DeadlineExceeded" and "waiting" in status["containerStatuses"][0]["state"]
+
+
 async def test_restart_of_fleet_does_not_rerun_containers() -> None:
     stage = Stage()
     async with stage.running():
@@ -233,6 +267,52 @@ def test_annotation_of_failing_preparation_is_a_message_or_names_devices(text: s
     claim = {"metadata": {"name": "c", "annotations": {FAIL_PREPARATION: text}}}
     problem = preparation_problem(claim, "gpu-9=broken")
     assert problem.endswith(f"ResourceClaim c: {said}") if said else not problem
+
+
+async def test_pod_that_was_created_with_its_node_counts_as_scheduled() -> None:
+    stage = Stage("cpu:1")
+    async with stage.running():
+        one = {"containers": [{"name": "c", "image": "i"}], "nodeName": "cpu-0"}
+        await stage.client.create(PODS, {"metadata": {"name": "p", "generation": 1}, "spec": one, "status": {}})
+        pod = await stage.phase("p", "Running")
+        told = get_condition(pod, "PodScheduled") or {}
+        assert (told["status"], told["observedGeneration"]) == ("True", 1)
+        await stage.client.delete(PODS, "p", "default")
+        await stage.client.until(lambda: stage.stored("p") is None)
+
+
+HEALTH = "simulated.haru.dev/device-health"
+
+
+async def test_pod_tells_how_its_devices_are_as_the_annotation_of_its_node_says() -> None:
+    def told() -> Any:
+        (one,) = (stage.stored("p") or {})["status"]["containerStatuses"]
+        return one.get("allocatedResourcesStatus")
+
+    async def annotate(text: str | None) -> None:
+        await stage.client.patch(NODES, "dgx-h100-0", {"metadata": {"annotations": {HEALTH: text}}})
+
+    stage = Stage()
+    container = {"name": "c", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}
+    async with stage.running():
+        pod = await stage.pod("p", resourceClaims=CLAIM_SPEC, containers=[container])
+        await stage.claim("claim", pod)
+        await stage.phase("p", "Running")
+        assert told() is None
+        resource = {"resourceID": "gpu.nvidia.com/dgx-h100-0/gpu-0"}
+        for text, expected in (
+            ("gpu-1=Unhealthy", {"health": "Healthy"}),
+            ("gpu-0=Unhealthy:too hot,gpu-1=Unknown", {"health": "Unhealthy", "message": "too hot"}),
+        ):
+            await annotate(text)
+            await stage.client.until(
+                lambda e=expected: told() == [{"name": "claim:gpu", "resources": [{**resource, **e}]}]
+            )
+        await annotate("gpu-0=hot")
+        await stage.client.until(lambda: "InvalidDeviceHealth" in stage.reasons("dgx-h100-0"))
+        assert told()[0]["resources"][0]["health"] == "Unhealthy"
+        await annotate(None)
+        await stage.client.until(lambda: told() is None)
 
 
 async def test_claim_is_prepared_once_for_all_its_pods() -> None:

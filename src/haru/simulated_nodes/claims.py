@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from haru.kube.claim_uses import Use, UsedDevice
 from haru.kube.meta import Obj, annotations_of, key_of, name_of, uid_of
 from haru.kube.pod_claims import NotPrepared, old_claim_exists
 
@@ -76,6 +77,12 @@ class PreparedClaims:
     def is_prepared(self, node: str, claim: Obj) -> bool:
         """Whether a pod of the node uses the claim already."""
         return (node, key_of(claim)) in self._claims
+
+    def devices_of(self, node: str, use: Use) -> list[UsedDevice]:
+        """What a container of a pod on the node uses, as far as it is prepared."""
+        prepared = self._claims.get((node, use.key))
+        every = prepared.devices if prepared is not None else ()
+        return [UsedDevice(d.driver, d.pool, d.device) for d in every if use.request in ("", d.request)]
 
     def prepare(self, node: str, claim: Obj, pod_uid: str) -> bool:
         """Let the pod use the claim; whether it had to be prepared. NotPrepared if an older claim has its name."""

@@ -42,7 +42,7 @@ from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes import probes
 from haru.simulated_nodes.images import ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF, pull_problem
 from haru.simulated_nodes.pod_scripts import CONFIG_ERROR, CRASH_LOOP, script_of_run
-from haru.simulated_nodes.stops import stop_of
+from haru.simulated_nodes.stops import Stop, is_slow_to_stop, stop_of, stops_of
 
 _SHOWN_SECONDS: Final = 1.0
 """How long a failed pull is shown before its back-off is."""
@@ -78,6 +78,10 @@ class PodRuns:
     failed_pulls: dict[str, float] = field(default_factory=dict)
     told: dict[str, float] = field(default_factory=dict)
     """By container, until when of its run failures of probes have been told."""
+    told_to_end: dict[str, datetime] = field(default_factory=dict)
+    """Since when a container is stopped that is to be another one."""
+    ending: tuple[datetime, Mapping[str, Stop]] | None = None
+    """Since when the sidecars of a pod are stopped whose containers have ended, and how those end that take time."""
 
 
 def advance(
@@ -112,13 +116,14 @@ class _Advance:
 
     def outcome(self) -> Outcome:
         """The status after this pass."""
-        self._advance_all()
+        if self._phase() not in podlib.TERMINAL:  # otherwise it ends, and no sidecar starts again
+            self._advance_all()
         if any(self._asks_for_all(container) for container in (*self._init, *self._main)):
             self._remove_all()
             self._advance_all()
         phase = self._phase()
-        if phase in podlib.TERMINAL:
-            self._end_others()
+        if phase in podlib.TERMINAL and not self._end_others():
+            phase = "Running"
         status: Obj = {"phase": phase, "containerStatuses": [self._statuses[c["name"]] for c in self._main]}
         if self._init:
             status["initContainerStatuses"] = [self._statuses[c["name"]] for c in self._init]
@@ -243,12 +248,10 @@ class _Advance:
         made = podlib.container_status(self._pod, container, state, ready=ready, started=started, restarts=count)
         self._statuses[name] = {**made, "lastState": {"terminated": again} if again else {}}
         self._runs.began[name] = self._now
+        self._runs.told_to_end.pop(name, None)
         self._runs.told[name] = -1.0
         if again and has_shared_volume(self._pod):  # it finds what its runs before have left there
-            members = {"initContainerStatuses": self._init, "containerStatuses": self._main}
-            now = {name: [self._statuses[one["name"]] for one in these] for name, these in members.items()}
-            pod = {**self._pod, "status": {**(self._pod.get("status") or {}), **now}}
-            self._scripts = {**self._scripts, name: script_of_run(pod, container, self._sources)}
+            self._scripts = {**self._scripts, name: script_of_run(self._with_statuses(), container, self._sources)}
         return True
 
     def _run(self, container: Obj) -> bool:
@@ -258,9 +261,7 @@ class _Advance:
         running = status["state"]["running"]
         began = self._runs.began.get(name) or parse_time(running["startedAt"])
         elapsed = (self._now - began).total_seconds()
-        if why := podlib.restart_reason(container, status):
-            self._say(name, "Normal", "Killing", f"Container {name} {why}")
-            self._end(container, Script((), elapsed, stop_of(self._pod, container, self._grace()).exit_code), began)
+        if (why := podlib.restart_reason(container, status)) and self._stop(container, why, began):
             return self._pull(container) and self._start(container)
         health = self._health(container)
         self._tell_failures(name, health, elapsed)
@@ -279,6 +280,19 @@ class _Advance:
         if (status.get("started", False), status["ready"]) != (started, ready):
             self._statuses[name] = {**status, "started": started, "ready": ready}
         return False
+
+    def _stop(self, container: Obj, why: str, began: datetime) -> bool:
+        """Stop a container that is to be another one; whether it has come to its end."""
+        name = container["name"]
+        if name not in self._runs.told_to_end:
+            self._say(name, "Normal", "Killing", f"Container {name} {why}")
+        told = self._runs.told_to_end.setdefault(name, self._now)
+        stop = stop_of(self._pod, container, self._grace())
+        if (left := stop.after - (self._now - told).total_seconds()) > 0:
+            self._due.append(left)
+            return False
+        self._end(container, Script((), (told - began).total_seconds() + stop.after, stop.exit_code), began)
+        return True
 
     def _end(self, container: Obj, script: Script, began: datetime) -> None:
         """The container has ended by its script."""
@@ -377,24 +391,47 @@ class _Advance:
         kept["lastState"] = {"terminated": ended} if ended else before.get("lastState") or {}
         self._statuses[container["name"]] = {**self._waiting(container, reason, message), **kept}
 
-    def _end_others(self) -> None:
-        """Sidecars and ephemeral containers end with the pod."""
+    def _end_others(self) -> bool:
+        """Sidecars and ephemeral containers end with the pod, each in its time; whether all have."""
+        running = {name for name, one in self._statuses.items() if "running" in one["state"]}
+        if self._runs.ending is None:
+            slow = [one for one in self._init if is_slow_to_stop(self._pod, one)]
+            stops = stops_of(self._with_statuses(), self._grace()) if slow else {}
+            self._runs.ending = self._now, {one["name"]: stops[one["name"]] for one in slow if one["name"] in stops}
+            for container in reversed(self._init):
+                if container["name"] in running:
+                    self._say(container["name"], "Normal", "Killing", f"Stopping container {container['name']}")
+        told, stops = self._runs.ending
         for container in (*self._init, *self._ephemeral):
-            state = self._statuses[container["name"]]["state"]
-            if "running" in state:
-                ending = podlib.Ending(0.0, "Succeeded", 0, "Completed")
-                began = state["running"]["startedAt"]
-                ended = podlib.terminated(self._pod, container["name"], ending, began, self._text)
-                self._statuses[container["name"]] = self._with_state(container, ended, ready=False)
+            name = container["name"]
+            if name not in running:
+                continue
+            stop = stops.get(name, Stop(0.0, 0))
+            if (left := stop.after - (self._now - told).total_seconds()) > 0:
+                self._due.append(left)
+                continue
+            running.discard(name)
+            began = self._statuses[name]["state"]["running"]["startedAt"]
+            ending = podlib.Ending(0.0, "", stop.exit_code, "Error" if stop.exit_code else "Completed")
+            at = format_time(max(told + timedelta(seconds=stop.after), parse_time(began)))
+            ended = podlib.terminated(self._pod, name, ending, began, at)
+            self._statuses[name] = self._with_state(container, ended, ready=False)
+        return not running
+
+    def _with_statuses(self) -> Obj:
+        """The pod with the statuses that its containers have by now."""
+        members = {"initContainerStatuses": self._init, "containerStatuses": self._main}
+        now = {name: [self._statuses[one["name"]] for one in these] for name, these in members.items()}
+        return {**self._pod, "status": {**(self._pod.get("status") or {}), **now}}
 
     # -- the pod ------------------------------------------------------------------------------------------------------
 
     def _phase(self) -> str:
         """As kubelets derive it from the containers."""
-        never = self._pod["spec"].get("restartPolicy", "Always") == "Never"
-        ordinary = [self._statuses[c["name"]] for c in self._init if not is_sidecar(c)]
-        if never and any(_exit_code(status) not in (None, 0) for status in ordinary):
-            return "Failed"
+        for container in (one for one in self._init if not is_sidecar(one)):
+            code = _exit_code(self._statuses[container["name"]])
+            if code and not restarts_after(self._pod, container, code, init=True):
+                return "Failed"
         main = [(c, self._statuses[c["name"]]) for c in self._main]
         if any("waiting" in status["state"] and not status.get("lastState") for _, status in main):
             return "Pending"

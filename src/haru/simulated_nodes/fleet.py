@@ -19,6 +19,7 @@ from haru.client.informer import Informer, Selection
 from haru.client.workqueue import WorkQueue
 from haru.clock import SYSTEM, Clock
 from haru.drivers.simulated.catalogue import UNKNOWN_PROFILE, Catalogue
+from haru.drivers.simulated.device_health import HEALTH_ANNOTATION, parse_device_health
 from haru.drivers.simulated.objects import FEATURES, OF_NO_FLEET, OFFLINE, PROFILE_LABEL
 from haru.drivers.simulated.profiles import Profile, ProfileError
 from haru.kube.meta import Obj, annotations_of, labels_of, name_of
@@ -143,6 +144,7 @@ class Fleet:
         node.adopt(stored)
         self._next_number = max(self._next_number, node.number) + 1
         node.offline, node.failing_devices = _is_offline(stored), _failing_devices(stored)
+        self._see_health(node, stored)
         self._starting.add(name)
 
     def _node_updated(self, old: Obj, new: Obj) -> None:
@@ -155,12 +157,23 @@ class Fleet:
         if node.failing_devices != _failing_devices(new):
             node.failing_devices = _failing_devices(new)
             self.pods.sync_node(node.name)
+        if annotations_of(old).get(HEALTH_ANNOTATION) != annotations_of(new).get(HEALTH_ANNOTATION):
+            self._see_health(node, new)
+            self.pods.sync_node(node.name)
         if node.offline != _is_offline(new):
             # Who comes back starts as a kubelet does: status, lease, then the pods.
             node.offline, node.up = _is_offline(new), False
             self._starting.add(node.name)
         elif node.acts:
             self._keeper.compare(new)
+
+    def _see_health(self, node: SimulatedNode, stored: Obj) -> None:
+        """Take over what the annotation says of devices; the last valid one holds."""
+        text = annotations_of(stored).get(HEALTH_ANNOTATION)
+        try:
+            node.device_health = None if text is None else parse_device_health(text)
+        except ValueError as error:
+            self._recorder.event(stored, "Warning", "InvalidDeviceHealth", str(error))
 
     def _node_deleted(self, stored: Obj) -> None:
         """The node is gone for good; what it had is collected by the controllers."""

@@ -47,7 +47,8 @@ class SimulatedNode:
     """One simulated node. Its kubelet acts once it is `up`, and not while it is offline."""
 
     __slots__ = (
-        "allocatable", "failing_devices", "internal_ip", "name", "offline", "profile", "stored", "uid", "up", "usage",
+        "allocatable", "device_health", "failing_devices", "internal_ip", "name", "offline", "profile", "stored", "uid",
+        "up", "usage",
     )  # fmt: skip
 
     def __init__(self, profile: Profile, name: str, number: int) -> None:
@@ -58,6 +59,8 @@ class SimulatedNode:
         self.offline = False
         self.failing_devices = ""
         """Which devices its driver fails to prepare, as an annotation says it."""
+        self.device_health: Mapping[str, tuple[str, str]] | None = None
+        """State and message of devices that are not healthy, as an annotation says it; without it, None."""
         self.internal_ip = str(ipaddress.IPv4Address(_FIRST_ADDRESS + number))
         self.allocatable: dict[str, int] = {}
         self.stored: Obj = {"metadata": {"name": name}}

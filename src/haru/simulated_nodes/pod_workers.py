@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from haru.client.api import ApiClient
@@ -17,7 +18,9 @@ from haru.client.events import EventRecorder
 from haru.client.informer import Informer, Selection
 from haru.client.workqueue import WorkQueue
 from haru.clock import Clock
+from haru.drivers.simulated.device_health import state_of
 from haru.kube import pod_resize as resize
+from haru.kube.claim_uses import health_status, with_health
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
 from haru.kube.kubelet_admission import KubeletView, admission
@@ -50,6 +53,7 @@ from haru.simulated_nodes.nodes import SimulatedNode
 from haru.simulated_nodes.pod_scripts import scripts_of
 from haru.simulated_nodes.preemptions import Preemptions, preempted_status
 from haru.simulated_nodes.sources import SourceReader, mount_pause
+from haru.simulated_nodes.stops import takes_time
 from haru.simulated_nodes.terminations import Terminations
 
 COMPONENT: Final = "simulated-kubelet"
@@ -181,9 +185,12 @@ class PodWorkers:
             return None
         if (ending := self._preemptions.ending(pod)) is not None:
             return await self._end_preempted(ending)
-        if phase == "Running":
-            return await self._keep_running(pod, node)
-        return await self._start(pod, node)
+        deadline, now = podlib.deadline_of(pod), self._clock()
+        if deadline is not None and deadline <= now:
+            return await self._end_overdue(pod, deadline, format_time(now))
+        due = await (self._keep_running(pod, node) if phase == "Running" else self._start(pod, node))
+        left = [] if deadline is None else [(deadline - now).total_seconds()]
+        return min([*left, *([] if due is None else [due])], default=None)
 
     async def _start(self, pod: Obj, node: SimulatedNode) -> float | None:
         began = self._clock()
@@ -305,17 +312,23 @@ class PodWorkers:
             for change in (podlib.joined_status(pod, format_time(now)), podlib.newly_observed(pod)):
                 if change is not None:
                     pod = await self._write(pod, change) or pod
-        deadline = podlib.deadline_of(pod)
-        if deadline is None:
-            return await self._until_its_end(pod, node, now, scripts)
-        if deadline > now:
-            due = await self._until_its_end(pod, node, now, scripts)
-            left = (deadline - now).total_seconds()
-            return left if due is None else min(due, left)
-        self._ended(pod)
-        self._recorder.event(pod, "Normal", "DeadlineExceeded", podlib.OVERDUE)
-        await self._write(pod, podlib.overdue_status(pod, format_time(now)))
-        return None
+        return await self._until_its_end(pod, node, now, scripts)
+
+    async def _end_overdue(self, pod: Obj, deadline: datetime, now: str) -> float | None:
+        """End a pod whose time is over; seconds until its next container ends."""
+        if not self._terminations.has_begun(pod):
+            self._recorder.event(pod, "Normal", "DeadlineExceeded", podlib.OVERDUE)
+        pod = self._allocations.allocated(pod)
+        if phase_of(pod) == "Running" and not takes_time(pod):
+            status, left = podlib.overdue_status(pod, now), None
+        else:
+            stopped, left = self._terminations.step(podlib.as_stopped(pod, deadline))
+            status = podlib.with_deadline(stopped or {}) if left is None else stopped
+        if left is None:
+            self._ended(pod)
+        if status is not None:
+            await self._write(pod, status)
+        return left
 
     async def _resize(self, pod: Obj, node: SimulatedNode, now: str) -> Obj:
         """The pod as it was allocated: as its spec asks, once there is room for that."""
@@ -366,6 +379,7 @@ class PodWorkers:
             await self._refresh_readiness(pod, format_time(now))
         elif (next_step := await self._advance(pod, node, scripts)) is not None:
             left.append(next_step)
+        await self._refresh_health(pod)
         return min(left, default=None)
 
     def _final_ending(self, pod: Obj) -> podlib.Ending | None:
@@ -384,6 +398,24 @@ class PodWorkers:
             await self._claims.prepare(pod, node)
         except NotPrepared as obstacle:
             self._recorder.event(pod, "Warning", FAILED_PREPARE, f"{_PREPARING}{obstacle}")
+
+    def _health(self, pod: Obj) -> dict[str, list[Obj]]:
+        """Container -> `allocatedResourcesStatus`, as far as the annotation of its node says how devices are."""
+        node = self._nodes.get(node_of(pod))
+        told = node.device_health if node is not None else None
+        if node is None or told is None:
+            return {}
+        devices = partial(self._claims.prepared.devices_of, node.name)
+        return health_status(pod, devices, lambda _driver, _pool, device: state_of(device, told))
+
+    async def _refresh_health(self, pod: Obj) -> None:
+        """Tell how the devices of a running pod are, if that has changed."""
+        live = self._pods.store.get(key_of(pod)) if pod["spec"].get("resourceClaims") else None
+        if live is None or uid_of(live) != uid_of(pod) or phase_of(live) != "Running":
+            return
+        statuses = live["status"].get("containerStatuses") or []
+        if with_health(statuses, self._health(live)) != statuses:
+            await self._write(live, {"containerStatuses": statuses})
 
     async def _refresh_readiness(self, pod: Obj, now: str) -> None:
         if not (pod.get("spec") or {}).get("readinessGates"):
@@ -431,6 +463,8 @@ class PodWorkers:
 
     async def _write(self, pod: Obj, status: Obj) -> Obj | None:
         """Patch the status of this very pod; None if it is gone."""
+        if "containerStatuses" in status and pod["spec"].get("resourceClaims"):
+            status = {**status, "containerStatuses": with_health(status["containerStatuses"], self._health(pod))}
         patch = {"metadata": {"uid": uid_of(pod)}, "status": status}
         try:
             written = await self._as_node(node_of(pod)).patch(

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from haru.kube.meta import Obj, annotations_of, get_condition, uid_of
-from haru.kube.names import parse_time, short_hash
+from haru.kube.names import format_time, parse_time, short_hash
 from haru.kube.pod_containers import statuses_of
 from haru.kube.pod_resize import must_restart, reported_resources
 from haru.kube.simulated_containers.container_scripts import ending_reason, is_number
@@ -79,8 +79,23 @@ def deadline_of(pod: Obj) -> datetime | None:
 
 def overdue_status(pod: Obj, now: str) -> Obj:
     """The status of a pod that was ended at its deadline, whatever its restartPolicy."""
-    status = ended_status(pod, now, Ending(0, "Failed", _KILLED_AT_ONCE, "Error"))
-    return {**status, "reason": "DeadlineExceeded", "message": OVERDUE}
+    return with_deadline(ended_status(pod, now, Ending(0, "Failed", _KILLED_AT_ONCE, "Error")))
+
+
+def with_deadline(status: Obj) -> Obj:
+    """The status of a pod whose containers have ended, as they were told at its deadline."""
+    conditions = [
+        {**one, "reason": "PodFailed"} if one["type"] in ("Ready", "ContainersReady") else one
+        for one in status.get("conditions") or ()
+    ]
+    return {**status, "phase": "Failed", "reason": "DeadlineExceeded", "message": OVERDUE, "conditions": conditions}
+
+
+def as_stopped(pod: Obj, since: datetime) -> Obj:
+    """A pod that its kubelet stops as if it had been deleted then, with the time that it has for its end."""
+    grace = float((pod.get("spec") or {}).get("terminationGracePeriodSeconds") or 0)
+    marks = {"deletionTimestamp": format_time(since + timedelta(seconds=grace)), "deletionGracePeriodSeconds": grace}
+    return {**pod, "metadata": {**pod["metadata"], **marks}}
 
 
 def condition(type_: str, now: str, reason: str = "", message: str = "", *, status: bool) -> Obj:
@@ -232,22 +247,26 @@ def observed(pod: Obj, status: Obj) -> Obj:
 
     Null stands only for what there was: an object with nulls costs the API server a second, slow look at all of it.
     """
-    generation = pod["metadata"].get("generation")
-    for condition in status.get("conditions") or ():
-        before = get_condition(pod, condition["type"]) or {}
-        if before.get("status") == condition["status"] and before.get("lastTransitionTime"):
-            condition["lastTransitionTime"] = before["lastTransitionTime"]
+    generation, scheduled = pod["metadata"].get("generation"), get_condition(pod, _SCHEDULED)
+    conditions = status.get("conditions") or ()
+    if conditions and scheduled is None and all(one["type"] != _SCHEDULED for one in conditions):
+        # Nobody has scheduled a pod that was created with its node.
+        conditions = [*conditions, condition(_SCHEDULED, conditions[0].get("lastTransitionTime") or "", status=True)]
+        status = {**status, "conditions": conditions}
+    for one in conditions:
+        before = get_condition(pod, one["type"]) or {}
+        if before.get("status") == one["status"] and before.get("lastTransitionTime"):
+            one["lastTransitionTime"] = before["lastTransitionTime"]
         for name in ("reason", "message"):
-            if condition.get(name, "") is None and name not in before:
-                del condition[name]
+            if one.get(name, "") is None and name not in before:
+                del one[name]
         if generation:
-            condition["observedGeneration"] = generation
+            one["observedGeneration"] = generation
     if not generation:
         return status
-    scheduled = get_condition(pod, _SCHEDULED) or {}
-    if status.get("conditions") and scheduled and scheduled.get("observedGeneration") != generation:
+    if conditions and scheduled is not None and scheduled.get("observedGeneration") != generation:
         seen = {"type": _SCHEDULED, "observedGeneration": generation}
-        status = {**status, "conditions": [*status["conditions"], seen]}
+        status = {**status, "conditions": [*conditions, seen]}
     return {**status, "observedGeneration": generation}
 
 

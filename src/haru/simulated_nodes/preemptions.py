@@ -65,12 +65,7 @@ class Preemptions:
     def ending(self, pod: Obj) -> Obj | None:
         """A victim as if it had been deleted, with the time that it has for its end; None for any other pod."""
         since = self._begun.get(uid_of(pod))
-        if since is None:
-            return None
-        grace = float((pod.get("spec") or {}).get("terminationGracePeriodSeconds") or 0)
-        end = format_time(since + timedelta(seconds=grace))
-        marks = {"deletionTimestamp": end, "deletionGracePeriodSeconds": grace}
-        return {**pod, "metadata": {**pod["metadata"], **marks}}
+        return None if since is None else podlib.as_stopped(pod, since)
 
 
 def preempted_status(pod: Obj, status: Obj, now: datetime) -> Obj:

@@ -37,13 +37,16 @@ class Stop(NamedTuple):
 def takes_time(pod: Obj) -> bool:
     """Whether some container of a pod may not end at once."""
     spec = pod.get("spec") or {}
-    for member in ("containers", "initContainers"):
-        for container in spec.get(member) or ():
-            if (container.get("lifecycle") or {}).get("preStop") or traps_of(container) is not None:
-                return True
-    return simulation.is_annotated(pod) and any(
-        simulation.STOP_SECONDS in name for name in pod["metadata"]["annotations"]
+    return any(
+        is_slow_to_stop(pod, one) for one in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
     )
+
+
+def is_slow_to_stop(pod: Obj, container: Mapping[str, Any]) -> bool:
+    """Whether a container may not end at once."""
+    if (container.get("lifecycle") or {}).get("preStop") or traps_of(container) is not None:
+        return True
+    return simulation.setting(pod, container["name"], simulation.STOP_SECONDS) is not None
 
 
 def stops_of(pod: Obj, grace: float) -> dict[str, Stop]:

@@ -35,6 +35,10 @@ class Terminations:
         """The pod has ended."""
         self._begun.pop(uid_of(pod), None)
 
+    def has_begun(self, pod: Obj) -> bool:
+        """Whether the pod is being stopped, and takes its time."""
+        return uid_of(pod) in self._begun
+
     def step(self, pod: Obj) -> tuple[Obj | None, float | None]:
         """The status to write now, if any, and the seconds until the next container ends; None if all have."""
         now, grace = self._clock(), float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
