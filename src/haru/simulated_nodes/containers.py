@@ -401,12 +401,12 @@ class _Advance:
             for container in reversed(self._init):
                 if container["name"] in running:
                     self._say(container["name"], "Normal", "Killing", f"Stopping container {container['name']}")
-        told, stops = self._runs.ending
+        told, known = self._runs.ending
         for container in (*self._init, *self._ephemeral):
             name = container["name"]
             if name not in running:
                 continue
-            stop = stops.get(name, Stop(0.0, 0))
+            stop = known.get(name, Stop(0.0, 0))
             if (left := stop.after - (self._now - told).total_seconds()) > 0:
                 self._due.append(left)
                 continue

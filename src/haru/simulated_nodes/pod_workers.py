@@ -320,10 +320,12 @@ class PodWorkers:
             self._recorder.event(pod, "Normal", "DeadlineExceeded", podlib.OVERDUE)
         pod = self._allocations.allocated(pod)
         if phase_of(pod) == "Running" and not takes_time(pod):
-            status, left = podlib.overdue_status(pod, now), None
+            self._events.stopped(pod)
+            status: Obj | None = podlib.overdue_status(pod, now)
+            left = None
         else:
-            stopped, left = self._terminations.step(podlib.as_stopped(pod, deadline))
-            status = podlib.with_deadline(stopped or {}) if left is None else stopped
+            status, left = self._terminations.step(podlib.as_stopped(pod, deadline))
+            status = podlib.with_deadline(status or {}) if left is None else status
         if left is None:
             self._ended(pod)
         if status is not None:
