@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 
 from haru.cel.device import DeviceView, compile_device_selector
 from haru.cel.errors import EvaluationError
+from haru.drivers.simulated.objects import device_classes
+from haru.drivers.simulated.profiles import load_profile, profile_names
+from haru.drivers.simulated.slices import resource_slices
 from haru.engine.dra import DeviceSnapshot, NodeView
 from haru.engine.dra.model.interning import Interner, decode_slice
 from haru.engine.dra.model.model import Device, Slice
-from haru.engine.dra.selectors.compiled_selectors import Selection, SelectionError, reader_of
+from haru.engine.dra.selectors.compiled_selectors import Reader, Selection, SelectionError, reader_of
 
 A = f"device.attributes['{DRIVER}']"
 EXPRESSIONS = (
@@ -167,6 +170,19 @@ def test_devices_with_sound_versions_are_of_one_sort(version: str, is_plain: boo
         card["attributes"]["driverVersion"] = {"version": version}
     (view,) = DeviceSnapshot.of([slice_("s", cards)]).views(NodeView("node-1", {}))
     assert view.table.uniform is is_plain
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_cards_of_each_profile_are_judged_a_node_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No identity, version or partition of what drivers publish has each card be looked at by itself."""
+    profile, nodes = load_profile(name), [f"n{number}" for number in range(20)]
+    slices = [item for node in nodes for item in resource_slices(profile, node, f"uid-{node}", {}, 1)]
+    snapshot = DeviceSnapshot.of(slices, device_classes())
+    views = [view for node in nodes for view in snapshot.views(NodeView(node, {}))]
+    monkeypatch.delattr(Reader, "verdict")
+    for asked in snapshot.classes.values():
+        selected = Selection(asked.selectors, (), True, True)
+        assert all(len(selected.column(view)) == len(view.devices) for view in views)
 
 
 def plain(item: Device) -> tuple[object, ...]:
