@@ -28,6 +28,7 @@ KNOWN = {
     "others first": "a change woke several units: one that kube-scheduler decided first has what this one would get",
     "any node": "an error on any of the nodes, which kube-scheduler filters side by side, ends the attempt",
     "several": "some of these at once",
+    "asked first": "kube-scheduler asks for new claims first on a node where an allocated one cannot be used",
     "shared": "kube-scheduler places members also where the devices of a claim that they share are not",
     "sleeps": "no Node wakes pods that kube-scheduler refused for the volumes of another: a CSINode or pod does",
     "together": "kube-scheduler gives several members that it places together one ReadWriteOncePod claim",
@@ -50,7 +51,7 @@ _FAILED_BINDINGS = {
     "mapped": "kube-scheduler counts no allocated claim against its node, and looks for its users on that node alone",
     "mappings": "nil or empty request mappings",
 }
-MESSAGES = {"message", "summary", "words of preemption"}
+MESSAGES = {"message", "summary", "words of preemption", "asked first"}
 """Differences of texts alone."""
 _OF_DEVICES = ("cannot allocate all claims", "resourceclaim not available on the node", "invalid resource pools")
 _ENDS = r"no new claims to deallocate|still not schedulable|not found"
@@ -188,8 +189,10 @@ def _messages(seen: Outcome, expected: Outcome, grouped: bool) -> list[str]:
     ours, theirs = ([one.message for one in each.pods.values()] for each in (expected, seen))
     if sorted(plain(text, grouped) for text in ours) == sorted(plain(text, grouped) for text in theirs):
         return []
-    if sorted(map(first_sentence, ours)) != sorted(map(first_sentence, theirs)):
-        return ["message"]
+    first = [sorted(map(first_sentence, texts)) for texts in (ours, theirs)]
+    if first[0] != first[1]:
+        alike = [[_with_claims_together(text) for text in texts] for texts in first]
+        return ["asked first" if sorted(alike[0]) == sorted(alike[1]) else "message"]
     told = [*ours, *(text for text in theirs if not text.endswith(". not found"))]
     is_known = len(told) < len(ours) + len(theirs) or any(words in text for words in _OF_DEVICES for text in told)
     return ["summary" if is_known else "words of preemption"]
@@ -211,6 +214,12 @@ def first_sentence(message: str) -> str:
     """A message without what it says about preemption."""
     found = re.sub(r"\. preemption: claim .*", "", _without_plugin(message))  # an error of the trial
     return re.sub(rf"\.? ?({_ENDS})(, preemption: .*)?$", "", found).rstrip(". ")
+
+
+def _with_claims_together(message: str) -> tuple[int, str]:
+    """How many nodes refuse a pod for its claims, new or allocated ones, and what else the message says."""
+    of_claims = rf"(\d+) (?:{'|'.join(_OF_DEVICES[:2])})(?:, )?"
+    return sum(map(int, re.findall(of_claims, message))), re.sub(of_claims, "", message).rstrip(", ")
 
 
 def _without_plugin(message: str) -> str:

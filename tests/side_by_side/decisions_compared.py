@@ -372,6 +372,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--alpha", action="store_true", help="with what alpha gates of devices turn on, too")
     parser.add_argument("--keep", type=Path, help="folder for the situations of what is not known")
     options = parser.parse_args(arguments)
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
     with planes(options.kubernetes, ALPHA_GATES if options.alpha else GANG_GATES) as (kube, mirror):
         counted = asyncio.run(_on_planes(kube.kubeconfig, mirror.kubeconfig, options))
     print(", ".join(f"{what} {count}" for what, count in counted.most_common()))

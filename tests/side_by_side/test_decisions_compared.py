@@ -51,6 +51,21 @@ def one(node: str = "", message: str = "", nominated: str = "") -> dict[str, Pla
             ("summary",),
         ),
         (
+            Outcome(one("", "0/3: 1 Too many pods, 2 cannot allocate all claims.")),
+            Outcome(
+                one(
+                    "",
+                    "0/3: 1 Too many pods, 1 cannot allocate all claims, 1 resourceclaim not available on the node.",
+                )
+            ),
+            ("asked first",),
+        ),
+        (
+            Outcome(one("", "0/3: 1 Too many pods, 2 cannot allocate all claims.")),
+            Outcome(one("", "0/3: 3 resourceclaim not available on the node.")),
+            ("message",),
+        ),
+        (
             Outcome(one("", "0/1: a. not found")),
             Outcome(one("", "0/1: a. no new claims to deallocate, preemption: never")),
             ("summary",),
