@@ -5,7 +5,6 @@ Source: Go's net/url `ParseRequestURI`, as behaviour.
 
 from __future__ import annotations
 
-import ipaddress
 from typing import NamedTuple
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -117,6 +116,8 @@ def _parse_host(scheme: str, host: str) -> str:
 
 def _parse_literal(host: str) -> str:
     """An IPv6 address in brackets, perhaps with a zone, and a port."""
+    import ipaddress  # few URLs have one, and expressions are compiled without it
+
     end = host.rfind("]")
     if end < 0:
         raise ValueError("missing ']' in host")

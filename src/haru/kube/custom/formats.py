@@ -5,11 +5,11 @@ Source: the formats that apiextensions supports in 1.36, as behaviour of its che
 
 from __future__ import annotations
 
-import calendar
 import ipaddress
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from datetime import date
 from typing import Final
 
 from haru.kube.custom.mail_addresses import is_mail_address
@@ -95,7 +95,7 @@ def _class_of(char: str) -> str:
 
 # --- times
 
-_DATE = re.compile("([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile("([0-9]{2}):([0-9]{2}):([0-9]{2})(?:.[0-9]+)?(?:z|[+-][0-9]{2}:[0-9]{2})")
 _UNIT = re.compile(r"(?<![0-9])(?=[0-9])0*+([0-9]*+)[ \t\n\f\r]*+([A-Za-zµ]++)")
 _UNITS = frozenset(["ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"])
@@ -104,10 +104,12 @@ _LONG_UNITS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 
 def _is_date(text: str) -> bool:
     found = _DATE.fullmatch(text)
-    if found is None:
-        return False
-    year, month, day = map(int, found.groups())
-    return 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year or 400, month)[1]
+    return found is not None and _is_day(text)
+
+
+@_parsed_by
+def _is_day(text: str) -> date:
+    return date(int(text[:4]) or 400, int(text[5:7]), int(text[8:]))  # the year 0 is a leap year, as 400 is
 
 
 def _is_date_time(text: str) -> bool:
