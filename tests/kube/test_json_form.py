@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from haru.kube.json_form import json_form, judged_form, served
+from haru.kube.json_form import json_form, served
 from haru.kube.kinds import known_kind
 from haru.kube.meta import Obj
 
@@ -101,6 +101,6 @@ def test_list_that_was_sent_empty_is_judged_and_not_written() -> None:
     kind = known_kind("resource.k8s.io/v1", "ResourceSlice")
     device: Obj = {"name": "a", "attributes": {"x": {"ints": []}}}
     slice_ = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}, "spec": {"devices": [device]}}
-    judged = judged_form(slice_, kind)["spec"]["devices"][0]
+    judged = json_form(slice_, kind, empties="kept")["spec"]["devices"][0]
     assert judged["attributes"] == {"x": {"ints": []}}
     assert json_form(slice_, kind)["spec"]["devices"][0]["attributes"] == {"x": {}}

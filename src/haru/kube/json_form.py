@@ -29,41 +29,21 @@ class _Form(Protocol):
 _AS_GIVEN = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
 """Groups whose objects are stored as JSON: an empty list is no absent one there, as it is in protobuf."""
 _NOTHING: Mapping[str, Any] = {}
-_Empties = Literal["dropped", "given", "kept"]
+Empties = Literal["dropped", "given", "kept"]
 """Whether an empty list or map is none, only where the field is not written without a value, or never."""
-_forms: dict[tuple[str, _Empties], _Form] = {}
+_forms: dict[tuple[str, Empties], _Form] = {}
 
 
-def json_form(obj: Obj, kind: Kind, known: Obj | None = None) -> Obj:
+def json_form(obj: Obj, kind: Kind, known: Obj | None = None, *, empties: Empties | None = None) -> Obj:
     """The object as the API server writes it; the object itself where that is how it is.
 
-    `known` was written before: what is as in it needs no look.
+    `known` was written before: what is as in it needs no look. With `kept` a list that was sent empty is no absent one,
+    as in what is judged; with `given` it is one where null would be written, as in what has owners.
     """
     if kind.custom is not None:
         return obj
-    found: Obj = _form(type_of(kind), "given" if kind.group in _AS_GIVEN else "dropped")(obj, known)
-    return found
-
-
-def judged_form(obj: Obj, kind: Kind, known: Obj | None = None) -> Obj:
-    """The object as it is judged: as it is written, but that a list which was sent empty is no absent one.
-
-    `known` was written before: what is as in it needs no look.
-    """
-    if kind.custom is not None:
-        return obj
-    found: Obj = _form(type_of(kind), "kept")(obj, known)
-    return found
-
-
-def owned_form(obj: Obj, kind: Kind, known: Obj | None = None) -> Obj:
-    """The object by which its fields have owners: as it is written, but that an empty list is one where null would be.
-
-    `known` was written before: what is as in it needs no look.
-    """
-    if kind.custom is not None:
-        return obj
-    found: Obj = _form(type_of(kind), "given")(obj, known)
+    empties = empties or ("given" if kind.group in _AS_GIVEN else "dropped")
+    found: Obj = _form(type_of(kind), empties)(obj, known)
     return found
 
 
@@ -73,7 +53,7 @@ def served(obj: Obj, to: Kind) -> Obj:
     return found if found is obj else json_form(found, to)
 
 
-def _form(target: MessageType, empties: _Empties) -> _Form:
+def _form(target: MessageType, empties: Empties) -> _Form:
     """The function for objects of a message."""
     key = (target.name, empties)
     known = _forms.get(key)
@@ -127,14 +107,14 @@ def _form(target: MessageType, empties: _Empties) -> _Form:
 _NEVER_EMPTY = frozenset({"json", "fieldsV1", "intOrString", "quantity"})
 
 
-def _has_no_empty_value(field: Field, empties: _Empties) -> bool:
+def _has_no_empty_value(field: Field, empties: Empties) -> bool:
     """Whether an empty value of the field is none."""
     if field.container != "one":
         return empties == "dropped" or (empties == "given" and not field.written)
     return not (field.written or field.pointer or field.is_message or field.type in _NEVER_EMPTY)
 
 
-def _zero_of(field: Field, empties: _Empties) -> Callable[[], Any]:
+def _zero_of(field: Field, empties: Empties) -> Callable[[], Any]:
     if field.container != "one" or field.pointer or field.type in ("bytes", "json"):
         return lambda: None
     if field.is_message:

@@ -46,7 +46,7 @@ from haru.kube.errors import (
     conflict_error,
     method_not_allowed_error,
 )
-from haru.kube.json_form import json_form, judged_form, owned_form
+from haru.kube.json_form import json_form
 from haru.kube.kind_strategies import labelled_job, with_member
 from haru.kube.kinds import Kind
 from haru.kube.meta import Obj
@@ -115,10 +115,12 @@ async def _create(call: Call, obj: Obj, applied: bool) -> Outcome:
     drop_repeated_owners(call, metadata)
     version = metadata.get("resourceVersion") or ""
     name_new_object(call, metadata)
-    obj = judged_form(apply_defaults(obj, kind, call.objects.gates, call.now), kind)
+    obj = json_form(apply_defaults(obj, kind, call.objects.gates, call.now), kind, empties="kept")
     # What admission and the kind's strategy add is nobody's: a later apply must not take it away with the creator's.
     written = json_form(obj, kind)
-    obj = own(obj if applied else _owned(call, None, obj, written if written is obj else owned_form(obj, kind)))
+    if not applied:
+        obj = _owned(call, None, obj, written if written is obj else json_form(obj, kind, empties="given"))
+    obj = own(obj)
     named = str(metadata.get("name") or "")
     obj = await _changed_new(call, obj)
     metadata = obj["metadata"]
@@ -299,7 +301,7 @@ def managed_write(call: Call) -> ManagedWrite:
 
 def _tracked(call: Call, live: Obj, new: Obj) -> Obj:
     """With the owners of fields written down, of those that are written."""
-    return _owned(call, live, new, owned_form(new, call.resource.kind, live))
+    return _owned(call, live, new, json_form(new, call.resource.kind, live, empties="given"))
 
 
 def _owned(call: Call, live: Obj | None, new: Obj, written: Obj) -> Obj:
@@ -312,8 +314,8 @@ def _complete(call: Call, wanted: Obj, live: Obj, now: str = "") -> Obj:
     """The wanted object with defaults, as it is encoded. A pod that was patched elsewhere than in its spec is so."""
     kind = call.resource.kind
     if call.stays or (kind.group_resource == "pods" and stays_complete(wanted, live, kind)):
-        return judged_form(wanted, kind, live)
-    return judged_form(apply_defaults(wanted, kind, call.objects.gates, now), kind, live)
+        return json_form(wanted, kind, live, empties="kept")
+    return json_form(apply_defaults(wanted, kind, call.objects.gates, now), kind, live, empties="kept")
 
 
 async def prepare_change(call: Call, wanted: Obj, live: Obj) -> Obj:
