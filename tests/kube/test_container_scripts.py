@@ -179,6 +179,7 @@ def test_container_without_command_has_no_script() -> None:
         ("trap : TERM INT; echo a", [(0, "a")]),
         ("echo a > /tmp/x; cp /tmp/x /tmp/y; cp /tmp/y /home; cat /tmp/y /home/y", [(0, "a"), (0, "a")]),
         ("N=5; export M=6; echo $N $M", [(0, "5 6")]),
+        ("echo a > /tmp/x; echo b >> /tmp/x; echo $(wc -l </tmp/x) $(head -n 1 < /tmp/x)", [(0, "2 a")]),
         ("echo a > /tmp/x; echo b >> /tmp/x; echo c > /dev/null; sleep 1; cat /tmp/x", [(1, "a"), (1, "b")]),
         ("echo 1 2>&1", [(0, "1")]),
         ('X=wrong echo "$X"; A=b printenv A; echo "$A"', [(0, "v"), (0, "b"), (0, "")]),

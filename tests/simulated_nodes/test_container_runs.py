@@ -216,6 +216,54 @@ def test_sidecars_end_in_their_time_once_the_others_have_ended() -> None:
     assert play.told("Killing") == [f"Stopping container {name}" for name in ("four", "three", "two", "one")]
 
 
+def test_sidecar_that_fails_at_once_holds_nothing_back() -> None:
+    play = Play(container(script="sleep 100"), initContainers=[container("s", "exit 5", restartPolicy="Always")])
+    play.until(1)
+    assert "running" in play.one()["state"] and play.pod["status"]["phase"] == "Running"
+    assert play.condition("Initialized") == ("True", None)
+
+
+def test_init_container_finds_what_a_sidecar_before_it_has_written() -> None:
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    probe = {"exec": {"command": ["cat", "/tmp/s"]}, "periodSeconds": 1, "failureThreshold": 9}
+    script = "sleep 3; touch /v/s /tmp/s; sleep infinity"
+    init = [container("s", script, restartPolicy="Always", startupProbe=probe, **mounts)]
+    init.append(container("i", "test -e /v/s", **mounts))
+    volumes = [{"name": "v", "emptyDir": {}}]
+    play = Play(container(script="test -e /v/s"), initContainers=init, volumes=volumes, restartPolicy="Never")
+    play.pod["spec"]["containers"][0] |= mounts
+    assert play.until(10)["phase"] == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("policy", "beside", "init", "said"),
+    [
+        ("Always", False, False, "Container c failed liveness probe, will be restarted"),
+        ("Never", True, False, "Container c failed liveness probe"),
+        ("Never", False, False, "Stopping container c"),
+        ("Always", False, True, "Init container c failed liveness probe"),
+    ],
+)
+def test_killing_for_a_probe_is_told_as_kubelets_word_it(policy: str, beside: bool, init: bool, said: str) -> None:
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1}
+    ill, well = container("c", livenessProbe=probe), container("d", "sleep 99")
+    if init:
+        play = Play(well, initContainers=[{**ill, "restartPolicy": "Always"}], restartPolicy=policy)
+    else:
+        play = Play(ill, *([well] if beside else []), restartPolicy=policy)
+    play.until(5)
+    assert play.told("Killing")[0] == said
+    assert play.told("Unhealthy")[0] == "Liveness probe failed: "
+
+
+def test_statuses_of_containers_are_told_by_their_names() -> None:
+    play = Play(container("b", "sleep 9"), container("a"))
+    assert [one["name"] for one in play.pod["status"]["containerStatuses"]] == ["a", "b"]
+    writes = play.writes
+    play.until(5)
+    assert play.writes == writes
+
+
 def test_container_that_is_replaced_ends_in_its_time() -> None:
     script = "trap 'sleep 5; exit 0' TERM; sleep infinity & wait"
     play = Play(container(script=script, readinessProbe={"initialDelaySeconds": 1}))

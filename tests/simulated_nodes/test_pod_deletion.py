@@ -124,7 +124,7 @@ async def test_deleted_pod_keeps_the_ends_of_containers_that_ended_before() -> N
         await stage.client.until(lambda: stage.stored("p") is None)
     last = [one for kind, plural, one in stage.client.history if plural == "pods" and kind == "MODIFIED"][-1]
     codes = [one["state"]["terminated"]["exitCode"] for one in last["status"]["containerStatuses"]]
-    assert codes == [0, 143]
+    assert codes == [143, 0]
 
 
 async def test_status_says_which_generation_of_the_spec_was_seen() -> None:

@@ -124,7 +124,8 @@ class _Advance:
         phase = self._phase()
         if phase in podlib.TERMINAL and not self._end_others():
             phase = "Running"
-        status: Obj = {"phase": phase, "containerStatuses": [self._statuses[c["name"]] for c in self._main]}
+        main = podlib.by_name(self._statuses[c["name"]] for c in self._main)
+        status: Obj = {"phase": phase, "containerStatuses": main}
         if self._init:
             status["initContainerStatuses"] = [self._statuses[c["name"]] for c in self._init]
         if self._ephemeral:
@@ -165,7 +166,8 @@ class _Advance:
         for container in self._init:
             if is_sidecar(container):
                 self._advance(container, init=True)
-                if not self._statuses[container["name"]]["started"]:
+                status = self._statuses[container["name"]]
+                if not status["started"] and ("startupProbe" in container or _exit_code(status) is None):
                     return False
             elif not _succeeded(self._statuses[container["name"]]):
                 self._advance(container, init=True)
@@ -231,6 +233,8 @@ class _Advance:
         again = before.get("state", {}).get("terminated") or (before.get("lastState") or {}).get("terminated")
         script = self._scripts.get(name, RUNS_ON)
         if script.reason == CONFIG_ERROR:
+            if (before["state"].get("waiting") or {}).get("reason") != CONFIG_ERROR:
+                self._say(name, "Normal", "Pulled", image_is_present(image))
             if (before["state"].get("waiting") or {}).get("message") != script.message:
                 self._say(name, "Warning", "Failed", f"Error: {script.message}")
                 self._wait(container, CONFIG_ERROR, script.message)
@@ -250,7 +254,8 @@ class _Advance:
         self._runs.began[name] = self._now
         self._runs.told_to_end.pop(name, None)
         self._runs.told[name] = -1.0
-        if again and has_shared_volume(self._pod):  # it finds what its runs before have left there
+        if has_shared_volume(self._pod) and (again or any(map(is_sidecar, self._init))):
+            # It finds what its runs before, and sidecars that began earlier, have left there.
             self._scripts = {**self._scripts, name: script_of_run(self._with_statuses(), container, self._sources)}
         return True
 
@@ -271,7 +276,7 @@ class _Advance:
             script = Script((), killed[0] + stop.after, stop.exit_code)
             end = script.ends_after
             if end is not None and elapsed >= end:
-                self._tell_kill(name, killed[1])
+                self._tell_kill(container, killed[1], script.exit_code)
         if end is not None and elapsed >= end:
             self._end(container, script, began)
             return True
@@ -330,12 +335,18 @@ class _Advance:
                 self._say(name, "Warning", "Unhealthy", f"{failure.probe} probe failed: {failure.output}")
         self._runs.told[name] = max(since, elapsed)
 
-    def _tell_kill(self, name: str, cause: str) -> None:
+    def _tell_kill(self, container: Obj, cause: str, exit_code: int) -> None:
+        name, text = container["name"], f"failed {cause} probe"
         if cause == probes.POST_START:
             self._say(name, "Warning", "FailedPostStartHook", "PostStartHook failed")
             self._say(name, "Normal", "Killing", "FailedPostStartHook")
+        elif is_sidecar(container):
+            self._say(name, "Normal", "Killing", f"Init container {name} {text}")
+        elif restarts_after(self._pod, container, exit_code):
+            self._say(name, "Normal", "Killing", f"Container {name} {text}, will be restarted")
         else:
-            self._say(name, "Normal", "Killing", f"Container {name} failed {cause} probe, will be restarted")
+            others = any("running" in self._statuses[c["name"]]["state"] for c in self._main if c is not container)
+            self._say(name, "Normal", "Killing", f"Container {name} {text}" if others else f"Stopping container {name}")
 
     def _grace(self) -> float:
         seconds = self._pod["spec"].get("terminationGracePeriodSeconds")
@@ -444,8 +455,8 @@ class _Advance:
 
     def _conditions(self, phase: str) -> list[Obj]:
         over = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "")
-        missing = [c["name"] for c in self._init if not self._statuses[c["name"]]["ready"] and not is_sidecar(c)]
-        missing += [c["name"] for c in self._init if is_sidecar(c) and not self._statuses[c["name"]]["started"]]
+        done = {c["name"]: "started" if is_sidecar(c) else "ready" for c in self._init}
+        missing = [name for name, member in done.items() if not self._statuses[name][member]]
         begun = any("waiting" not in self._statuses[c["name"]]["state"] for c in self._main)
         incomplete = f"containers with incomplete status: [{' '.join(missing)}]"
         able = [*(c for c in self._init if is_sidecar(c)), *self._main]

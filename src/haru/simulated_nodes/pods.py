@@ -10,7 +10,7 @@ Source of the statuses: kubelet, as behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -138,6 +138,11 @@ def container_status(
     }
 
 
+def by_name(statuses: Iterable[Obj]) -> list[Obj]:
+    """Statuses of containers in the order in which kubelets tell them; those of init containers stay as they are."""
+    return sorted(statuses, key=lambda status: str(status["name"]))
+
+
 def restart_reason(container: Mapping[str, Any], status: Obj) -> str:
     """Why a container that runs is to be restarted, in a kubelet's words; empty if it is not."""
     if status.get("image", "") != (container.get("image") or ""):
@@ -200,10 +205,10 @@ def running_status(pod: Obj, now: str, host_ip: str, pod_ip: str) -> Obj:
             ready_condition(pod, now),
             condition("ContainersReady", now, status=True),
         ],
-        "containerStatuses": [
+        "containerStatuses": by_name(
             container_status(pod, c, {"running": {"startedAt": now}}, ready=True, started=True)
             for c in spec.get("containers") or ()
-        ],
+        ),
     }
     if spec.get("initContainers"):
         status["initContainerStatuses"] = [
@@ -224,9 +229,13 @@ def creating_status(pod: Obj, now: str, host_ip: str) -> Obj:
     text = f"containers with unready status: [{' '.join(names)}]"
     waiting = {"waiting": {"reason": "PodInitializing" if spec.get("initContainers") else "ContainerCreating"}}
     blank = {"imageID": "", "containerID": ""}
-    made = [{**container_status(pod, c, waiting, ready=False, started=False), **blank} for c in spec["containers"]]
+    made = by_name(
+        {**container_status(pod, c, waiting, ready=False, started=False), **blank} for c in spec["containers"]
+    )
     unready = [condition(t, now, "ContainersNotReady", text, status=False) for t in ("Ready", "ContainersReady")]
     conditions = [condition("PodReadyToStartContainers", now, status=False), *unready]
+    if not spec.get("initContainers"):
+        conditions.append(condition("Initialized", now, status=True))
     addresses = {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]}
     return observed(pod, {"startTime": now, **addresses, "conditions": conditions, "containerStatuses": made})
 
@@ -298,7 +307,9 @@ def ended_status(pod: Obj, now: str, ending: Ending) -> Obj:
             condition("Ready", now, reason, status=False),
             condition("ContainersReady", now, reason, status=False),
         ],
-        "containerStatuses": [_ended_container(pod, c, ending, began, now) for c in spec.get("containers") or ()],
+        "containerStatuses": by_name(
+            _ended_container(pod, c, ending, began, now) for c in spec.get("containers") or ()
+        ),
     }
     sidecars = [c for c in spec.get("initContainers") or () if _is_sidecar(c)]
     if sidecars:

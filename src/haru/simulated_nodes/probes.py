@@ -23,6 +23,8 @@ from haru.kube.simulated_containers.test_images import probe_failure, served_pat
 _FIELDS: Final = {"Startup": "startupProbe", "Readiness": "readinessProbe", "Liveness": "livenessProbe"}
 POST_START: Final = "postStart"
 _ALWAYS: Final = (Entry(0.0, "ok"),)
+_PRINTED: Final = "fail:\0"
+"""Before what a failing command has printed, which may be nothing."""
 _NOT_FOUND: Final = "HTTP probe failed with statuscode: 404"
 
 
@@ -154,12 +156,12 @@ def _exec_answer(
     """
     ran = run_beside(pod, container, command, sources, at)
     fails = ran.ends_after is not None and ran.exit_code
-    failure = told or _output(ran) or f"command exited with {ran.exit_code}"
-    return Entry(at, f"fail: {failure}" if fails else "ok")
+    return Entry(at, f"{_PRINTED}{told or _output(ran)}" if fails else "ok")
 
 
 def _output(ran: Ran) -> str:
-    return "\n".join(line.text for line in ran.lines)
+    text = "".join(f"{line.text}\n" for line in ran.lines)
+    return text if ran.ends_line else text[:-1]
 
 
 def _period(probe: Mapping[str, Any]) -> float:
@@ -202,6 +204,8 @@ def _failures(
         if answer == "ok":
             continue
         output = answer.partition(":")[2].strip() or "simulated failure"
+        if answer.startswith(_PRINTED):
+            output = answer.removeprefix(_PRINTED)
         last = at + (count - 1) * _period(probe) if count >= 0 else math.inf
         for moment in sorted({at, *(turn for turn in turned if at <= turn <= last)}):
             if moment <= end:

@@ -25,7 +25,7 @@ from haru.kube.simulated_containers.shell_words import SILENT, expanded, words_i
 NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _SUBSTITUTION: Final = re.compile(r"\$\(([\w\s./-]+)\)")
 _PATTERN: Final = re.compile(r"[*?]")
-_JOINED: Final = re.compile(r"[|;>]")
+_JOINED: Final = re.compile(r"[|;<>]")
 _RANDOM: Final = re.compile(r"\$(?:RANDOM\b|\{RANDOM\})")
 _ARRAY: Final = re.compile(r"(?:^|(?<=[;\n]))[ \t]*([A-Za-z_]\w*)=\(([^()`$]*)\)")
 _ELEMENT: Final = re.compile(r"\$\{(\w+)\[(\d+|\$\w+|\$\{\w+\})\]\}")

@@ -27,7 +27,7 @@ _PRINTING: Final = (
     "wc",
     *NETWORK_PROGRAMS,
 )
-_PIECE: Final = rf"(?:{'|'.join(_PRINTING)})(?: [^()`|;&<>]*)?(?:>>?\s*[^\s()`|;&<>]+\s*)?"
+_PIECE: Final = rf"(?:{'|'.join(_PRINTING)})(?: [^()`|;&<>]*)?(?:(?:>>?|<)\s*[^\s()`|;&<>]+\s*)?"
 _WITH_OUTPUT: Final = rf"((?:(?:env|hostname|id)(?: [^()`|;&<>]*)?\|\s*)?{_PIECE}(?:\s*[|;]\s*{_PIECE})*)"
 _COMMAND: Final = re.compile(rf"\$\(\s*{_WITH_OUTPUT}\)|`\s*{_WITH_OUTPUT}`")
 """A command whose output is put in when the command around it is run."""
