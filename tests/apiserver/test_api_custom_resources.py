@@ -1051,6 +1051,31 @@ async def test_watch_shows_a_definition_go_without_another_request(api: Caller) 
     await stream.close()
 
 
+async def test_watch_ends_soon_after_its_definition_with_all_that_came_before(api: Caller) -> None:
+    await define(api)
+    await api.create(TRAININGS, training())
+    stream = await api.stream(f"{TRAININGS}?watch=1")
+    assert (await stream.next())["type"] == "ADDED"
+    await api("DELETE", f"{DEFINITIONS}/{NAME}")
+    assert (await stream.next(10))["type"] == "DELETED"
+    assert await stream.next(10) is None
+
+
+async def test_watch_of_a_version_ends_when_it_is_served_no_longer(api: Caller) -> None:
+    body = definition()
+    (version,) = body["spec"]["versions"]
+    body["spec"]["versions"] = [{**version, "name": "v1alpha1", "storage": False}, version]
+    await define(api, body)
+    older = await api.stream(f"{TRAININGS.replace('/v1/', '/v1alpha1/')}?watch=1")
+    stream = await api.stream(f"{TRAININGS}?watch=1")
+    patch = [{"op": "replace", "path": "/spec/versions/0/served", "value": False}]
+    assert (await api("PATCH", f"{DEFINITIONS}/{NAME}", patch, type="application/json-patch+json")).status == 200
+    assert await older.next(10) is None
+    await api.create(TRAININGS, training())
+    assert (await stream.next())["type"] == "ADDED"
+    await stream.close()
+
+
 ANY_SPEC = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from controller_cluster import pod_body
+from controller_cluster import in_virtual_time, pod_body
 
-from haru.client.discovery import served_kinds
+from haru.client.discovery import served_kinds, served_resources
 from haru.controllers.objects import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
 from haru.kube import kinds
 
@@ -283,6 +283,72 @@ async def test_owner_of_kind_that_is_defined_later_is_known_at_once(cluster):
     await config_map(cluster, "grandchild", reference(await config_map(cluster, "other", reference(owner))))
     await cluster.client.delete(trainers, "t", "ns")
     await become(cluster, set())
+
+
+async def trainers_in(cluster, *versions):
+    """Define Trainers, or change their definition; the kind in the last of the versions, in which it is stored."""
+    name = "trainers.lab.example.com"
+    body = {"schema": {"openAPIV3Schema": {"type": "object"}}}
+    of_each = [{"name": version, "served": True, "storage": version == versions[-1], **body} for version in versions]
+    spec = {"group": "lab.example.com", "scope": "Namespaced", "versions": of_each}
+    spec["names"] = {"plural": "trainers", "kind": "Trainer"}
+    if await cluster.get(DEFINITIONS, name, "") is None:
+        await cluster.create(DEFINITIONS, {"metadata": {"name": name}, "spec": spec})
+    else:
+        await cluster.client.patch(DEFINITIONS, name, {"spec": spec})
+    served = [kind for kind in await served_resources(cluster.client) if kind.kind == "Trainer"]
+    return next(kind for kind in served if kind.version == versions[-1])
+
+
+async def test_kind_whose_older_version_is_served_no_longer_is_still_collected(cluster):
+    older = await trainers_in(cluster, "v1alpha1")
+    await cluster.start(GC)
+    owner = await config_map(cluster, "owner")
+    await cluster.create(older, {"metadata": {"name": "before", "ownerReferences": [reference(owner)]}})
+    await trainers_in(cluster, "v1alpha1", "v1beta1")
+    newer = {"status": {"storedVersions": ["v1beta1"]}}
+    await cluster.client.patch(DEFINITIONS, "trainers.lab.example.com", newer, subresource="status")
+    trainers = await trainers_in(cluster, "v1beta1")
+    await cluster.create(trainers, {"metadata": {"name": "child", "ownerReferences": [reference(owner)]}})
+    await cluster.client.delete(CONFIG_MAPS, "owner", "ns")
+
+    async def collected():
+        return not await cluster.items(trainers)
+
+    await cluster.eventually(collected)
+
+
+def test_kind_that_is_gone_is_asked_for_no_more_until_it_comes_back(caplog):
+    quotas, count = kinds.lookup("", "v1", "resourcequotas"), "count/trainers.lab.example.com"
+
+    async def scenario(cluster):
+        async def counted(expected):
+            async def holds():
+                quota = await cluster.get(quotas, "quota")
+                return (quota.get("status") or {}).get("used") == {count: expected}
+
+            await cluster.eventually(holds)
+
+        trainers = await trainers_in(cluster, "v1")
+        await cluster.start(GC, "resourcequota-controller")
+        await cluster.create(quotas, {"metadata": {"name": "quota"}, "spec": {"hard": {count: "5"}}})
+        await counted("0")
+        await cluster.create(trainers, {"metadata": {"name": "before"}})
+        await cluster.client.delete(DEFINITIONS, "trainers.lab.example.com")
+        await counted("0")
+        await asyncio.sleep(90)
+        caplog.clear()
+        await asyncio.sleep(600)
+        assert [each for each in caplog.messages if "trainers" in each] == []
+        trainers = await trainers_in(cluster, "v1")
+        owner = await cluster.create(trainers, {"metadata": {"name": "t"}})
+        await counted("1")
+        await config_map(cluster, "child", reference(owner))
+        await cluster.client.delete(trainers, "t", "ns")
+        await become(cluster, set())
+        await counted("0")
+
+    in_virtual_time(scenario)
 
 
 # -- namespaces -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,11 @@ from haru.controllers.objects import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from haru.controllers.service_account import ServiceAccountController
 from haru.kube.gates import FeatureGates
 
-NEED_AN_AUTHORITY = {"certificatesigningrequest-signing-controller", "root-ca-certificate-publisher-controller"}
+NEED_AN_AUTHORITY = {
+    "certificatesigningrequest-signing-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-token-controller",
+}
 
 
 async def test_all_controllers_run_with_accelerator_gates(cluster):

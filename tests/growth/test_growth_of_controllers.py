@@ -64,8 +64,8 @@ def _collected_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
         verbs = ("list", "watch", "delete")
         return [replace(kind, verbs=verbs) for kind in (PODS, JOBS, REPLICA_SETS, CLAIMS, NODES)]
 
-    for module in ("garbage_collector", "resource_quota", "namespace"):
-        monkeypatch.setattr(f"haru.controllers.{module}.served_kinds", served)
+    for read in ("garbage_collector.served_resources", "resource_quota.served_resources", "namespace.served_kinds"):
+        monkeypatch.setattr(f"haru.controllers.{read}", served)
 
 
 async def costs_of(name: str, size: int) -> Costs:

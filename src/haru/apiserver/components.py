@@ -54,11 +54,16 @@ class StoredConfiguration:
     """What objects in the store configure: rights, custom resources, API services, webhooks and policies."""
 
     def __init__(
-        self, loopback: Loopback, authorizer: Authorizer, dynamic: DynamicPlugins, aggregator: Aggregator
+        self,
+        loopback: Loopback,
+        authorizer: Authorizer,
+        dynamic: DynamicPlugins,
+        aggregator: Aggregator,
+        streams: OpenStreams,
     ) -> None:
         self._store, self._served = loopback.objects.store, loopback.objects.served
         self._authorizer = authorizer
-        self._definitions = Definitions(loopback)
+        self._definitions = Definitions(loopback, streams.withdraw)
         self._flow_schemas = FlowSchemaStatus(loopback)
         self.dynamic = dynamic
         self.aggregator = aggregator
@@ -135,7 +140,7 @@ class Components:
         self.authenticator = Authenticator(authentication, account_tokens)
         dynamic = DynamicPlugins(self.loopback, self.authorizer)
         aggregator = Aggregator(self.loopback, streams, config.aggregation)
-        self.configuration = StoredConfiguration(self.loopback, self.authorizer, dynamic, aggregator)
+        self.configuration = StoredConfiguration(self.loopback, self.authorizer, dynamic, aggregator, streams)
         kubelets = None
         if config.kubelets is not None:
             from haru.apiserver.proxy.kubelets.client import Kubelets

@@ -42,6 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="CA of the API server's certificate, published to all namespaces as kube-root-ca.crt for pods "
         "(default: that of the kubeconfig)",
     )
+    parser.add_argument(
+        "--service-account-private-key-file",
+        type=Path,
+        metavar="FILE",
+        help="private key that signs the ServiceAccount tokens of Secrets (default: these Secrets stay empty)",
+    )
     for name, what in (("cert", "certificate"), ("key", "key")):
         parser.add_argument(
             f"--cluster-signing-{name}-file",
@@ -91,6 +97,7 @@ def run(options: argparse.Namespace) -> int:
     _check(listed)
     authority, settings = _authority(options.root_ca_file), {"stale-gang": _stale_policy(options)}
     settings["cluster-signing"] = _cluster_signing(options)
+    settings["secret-tokens"] = _secret_tokens(options.service_account_private_key_file)
     settings["horizontal-pod-autoscaler-sync-period"] = options.horizontal_pod_autoscaler_sync_period
     running: list[ControllerManager] = []
 
@@ -164,6 +171,21 @@ def _cluster_signing(options: argparse.Namespace) -> object:
     except SigningError as error:
         raise UsageError(f"--cluster-signing-cert-file, --cluster-signing-key-file: {error}") from error
     return signing
+
+
+def _secret_tokens(file: Path | None) -> object:
+    """What signs the tokens of Secrets; None without a key."""
+    if file is None:
+        return None
+    from haru.apiserver.auth import KeyFileError
+    from haru.embedded.account_tokens import SecretTokens
+
+    tokens = SecretTokens(file.expanduser())
+    try:
+        tokens.keys()
+    except (OSError, KeyFileError) as error:
+        raise UsageError(f"--service-account-private-key-file: {file}: {error}") from error
+    return tokens.sign
 
 
 def _stale_policy(options: argparse.Namespace) -> object:

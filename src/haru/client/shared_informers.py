@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from haru.client.api import ApiClient
 from haru.client.backoff import Backoff
@@ -32,6 +32,7 @@ class SharedInformers:
         self._rng = rng or random.Random()
         self._transforms = dict(transforms or {})
         self._informers: dict[tuple[str, str, str, str], Informer] = {}
+        self._running: dict[Informer, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
 
     def get(self, kind: Kind, namespace: str = "", label_selector: str = "", field_selector: str = "") -> Informer:
@@ -61,9 +62,30 @@ class SharedInformers:
                 self._start(informer)
         return informer
 
+    def drop_unserved(self, used: dict[tuple[str, str], Informer], served: Iterable[Kind]) -> list[Informer]:
+        """Take out what is watched for its metadata in a version that is served no longer, and end it; which ones.
+
+        Who shares such an informer has to take it out, too: one that is ended is not started again.
+        """
+        there, known = {(kind.api_version, kind.plural) for kind in served}, set(self._informers.values())
+        slim = {informer for key, informer in self._informers.items() if key[2] == "metadata"}
+        gone = {
+            key: informer
+            for key, informer in used.items()
+            if informer not in known
+            or (informer in slim and (informer.kind.api_version, informer.kind.plural) not in there)
+        }
+        for key, informer in gone.items():
+            del used[key]
+            self._informers = {key: other for key, other in self._informers.items() if other is not informer}
+            if (task := self._running.pop(informer, None)) is not None:
+                task.cancel()
+        return list(gone.values())
+
     def _start(self, informer: Informer) -> None:
         assert self._group is not None
-        self._group.create_task(informer.run(), name=f"informer {informer.kind.plural}")
+        run = self._group.create_task(informer.run(), name=f"informer {informer.kind.plural}")
+        self._running[informer] = run
 
     async def run(self) -> None:
         """Keep all informers running until cancelled."""

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 from cachetools import FIFOCache
 
 from haru.client.definition_watch import DefinitionWatch
-from haru.client.discovery import served_kinds
+from haru.client.discovery import served_resources
 from haru.client.informer import Informer, object_key
 from haru.controllers.base import Context, Controller, log
 from haru.event_loop import bounded
@@ -112,8 +112,11 @@ class GarbageCollectorController(Controller):
                 log.warning("%s: cannot learn what is served: %s", self.name, error)
 
     async def _watch_kinds(self) -> None:
+        served = await served_resources(self.client)
+        if gone := self.context.informers.drop_unserved(self._informers, served):
+            self._known = {uid: known for uid, known in self._known.items() if known[0] not in gone}
         fresh = []
-        for kind in await served_kinds(self.client):
+        for kind in served:
             key = (kind.group, kind.plural)
             collectable = {"list", "watch", "delete"} <= set(kind.verbs) and key not in _IGNORED
             if collectable and key not in self._informers:

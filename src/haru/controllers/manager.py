@@ -44,6 +44,7 @@ from haru.controllers.resource_pool_status import ResourcePoolStatusController
 from haru.controllers.resource_quota import ResourceQuotaController
 from haru.controllers.root_ca import RootCaController
 from haru.controllers.service_account import ServiceAccountController
+from haru.controllers.service_account_token import ServiceAccountTokenController
 from haru.controllers.service_cidr import ServiceCidrController
 from haru.controllers.signing_request_approver import SigningRequestApproverController
 from haru.controllers.signing_request_cleaner import SigningRequestCleanerController
@@ -90,6 +91,7 @@ CONTROLLERS: Mapping[str, type[Controller]] = {
         RootCaController,
         ServiceCidrController,
         ServiceAccountController,
+        ServiceAccountTokenController,
         SigningRequestApproverController,
         SigningRequestCleanerController,
         SigningRequestSignerController,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from haru.client.definition_watch import DefinitionWatch
-from haru.client.discovery import served_kinds
+from haru.client.discovery import served_resources
 from haru.client.informer import Informer, object_key
 from haru.controllers.base import Context, Controller, gathering_pause, log
 from haru.controllers.objects import CLAIMS, DEVICE_CLASSES, PODS, QUOTAS, SERVICES, VOLUME_CLAIMS, is_terminal
@@ -74,11 +74,19 @@ class ResourceQuotaController(Controller):
                 log.warning("%s: cannot learn what is served: %s", self.name, error)
 
     async def _learn(self) -> None:
-        for kind in await served_kinds(self.client):
+        served, kinds = await served_resources(self.client), dict[tuple[str, str], Kind]()
+        for kind in served:
             evaluator = evaluator_of(kind.group, kind.plural)
             if kind.namespaced and evaluator is not None and {"list", "watch"} <= set(kind.verbs):
-                self._kinds.setdefault((kind.group, kind.plural), kind)
+                kinds.setdefault((kind.group, kind.plural), kind)
                 self._evaluators.setdefault((kind.group, kind.plural), evaluator)
+        dropped = self.context.informers.drop_unserved(self._heard, served)
+        others = kinds.keys() ^ self._kinds.keys() if self._kinds else ()
+        keys = {*others, *((each.kind.group, each.kind.plural) for each in dropped)}
+        self._kinds, changed = kinds, [self._evaluators[key] for key in keys]
+        for quota in self.quotas.store.values():
+            if wanted_evaluators(quota, changed, self._around()):
+                self.enqueue(quota)
 
     # -- what happened ------------------------------------------------------------------------------------------------
 
@@ -146,7 +154,10 @@ class ResourceQuotaController(Controller):
         objects: list[tuple[Evaluator, Sequence[Obj]]] = []
         pods: list[Obj] = []
         for evaluator in evaluators:
-            kind = self._kinds[evaluator.group, evaluator.plural]
+            kind = self._kinds.get((evaluator.group, evaluator.plural))
+            if kind is None:  # served no longer: then there are none
+                objects.append((evaluator, ()))
+                continue
             listed = await self._all(kind, namespace)
             if kind.plural == CLAIMS.plural and around.extended and any(is_special(claim) for claim in listed):
                 pods = await self._all(PODS, namespace)
@@ -166,10 +177,11 @@ class ResourceQuotaController(Controller):
         informers = []
         for evaluator in evaluators:
             key = (evaluator.group, evaluator.plural)
-            if key not in self._heard:
+            if key not in self._heard and key in self._kinds:
                 informer = self._heard[key] = self.context.informers.metadata(self._kinds[key])
                 informer.add_handler(on_delete=self._given_back)
-            informers.append(self._heard[key])
+            if key in self._heard:
+                informers.append(self._heard[key])
         return all(informer.has_synced for informer in informers)
 
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
 
 from haru.apiserver.auth import DEFAULT_ISSUER, TokenOptions
 from haru.embedded.errors import OptionError
 from haru.embedded.flag_files import read_file
+from haru.jose import encode
+from haru.kube.meta import Obj
+
+if TYPE_CHECKING:
+    from haru.apiserver.auth import LocalKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +58,24 @@ class AccountTokenFiles:
         except KeyFileError as error:
             raise OptionError(f"{where}: {error}") from None
         return signing, options
+
+    def for_secrets(self, own_key: Path) -> Callable[[Obj], Awaitable[str]] | None:
+        """Return what signs the tokens of Secrets, with the same key; None with an external signer."""
+        return None if self.endpoint else SecretTokens(self.signing_key or own_key).sign
+
+
+@dataclass(frozen=True, slots=True)
+class SecretTokens:
+    """Sign the tokens of Secrets with the key in a file."""
+
+    key: Path
+
+    async def sign(self, claims: Obj) -> str:
+        """Return a token. Raises OSError, KeyFileError."""
+        return await self.keys().sign(encode(orjson.dumps(claims)))
+
+    def keys(self) -> LocalKeys:
+        """Read the key, which is slow to load: few need it. Raises OSError, KeyFileError."""
+        from haru.apiserver.auth import LocalKeys, load_signing_key
+
+        return LocalKeys(load_signing_key(self.key.read_bytes()))

@@ -21,6 +21,7 @@ class ControllersPart(Tasks):
         self._gates = gates_of(options)
         self._names = _controllers(options.controllers)
         self._stale_gang = _stale_gang(options.controllers)
+        self._account_tokens = options.account_tokens
 
     async def start(self, setting: Setting) -> None:
         """Start them; they are ready with their first lists."""
@@ -36,6 +37,7 @@ class ControllersPart(Tasks):
                 "stale-gang": self._stale_gang,
                 "root-ca": setting.authority,
                 "cluster-signing": ClusterSigning(pki / "ca.crt", pki / "ca.key"),
+                "secret-tokens": self._account_tokens.for_secrets(pki / "service-account.key"),
             },
             clients=setting.clients.controller,
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from haru.apiserver.apiextensions.conversion import Converter
@@ -84,8 +85,9 @@ class _Serving:
 class Definitions:
     """The custom resources of one server."""
 
-    def __init__(self, loopback: Loopback) -> None:
-        self._loopback = loopback
+    def __init__(self, loopback: Loopback, withdraw: Callable[[Sequence[Kind]], None]) -> None:
+        """`withdraw` hears of kinds that are served no longer."""
+        self._loopback, self._withdraw = loopback, withdraw
         objects = self._objects = loopback.objects
         self._caller = WebhookClient(objects)
         self._watch: Watch | None = None
@@ -180,16 +182,17 @@ class Definitions:
         definition, known = self._definitions.get(key), self._serving.get(key)
         if definition is None or not is_established(definition):
             self._serving.pop(key, None)
-            self._objects.served.set_custom(key, ())
+            self._withdraw(self._objects.served.set_custom(key, ()))
             return
         uid, said = definition["metadata"]["uid"], _served_by(definition)
         if known is not None and known.uid != uid:
+            self._withdraw(self._objects.served.set_custom(key, ()))
             known = None
         if known is None or known.said != said:
             stored = storage_kind_of(definition)
             resources = [resource_of(kind, stored) for kind in custom_kinds(definition)]
             self._tell_readers(definition, resources, known)
-            self._objects.served.set_custom(key, resources)
+            self._withdraw(self._objects.served.set_custom(key, resources))
             self._serving[key] = _Serving(uid, said, resources)
 
     def _tell_readers(self, definition: Obj, resources: list[Resource], before: _Serving | None) -> None:

@@ -20,3 +20,4 @@ from .tokens.claims import Reference as Reference
 from .tokens.keys import KeyFileError as KeyFileError
 from .tokens.keys import load_signing_key as load_signing_key
 from .tokens.keys import load_verification_keys as load_verification_keys
+from .tokens.sources import LocalKeys as LocalKeys

@@ -90,11 +90,11 @@ class Served:
         for kind in self.built_in:
             self._add(_resource(kind))
 
-    def set_custom(self, owner: str, resources: Sequence[Resource]) -> None:
-        """Serve these custom resources of an owner, and no others of his."""
+    def set_custom(self, owner: str, resources: Sequence[Resource]) -> list[Kind]:
+        """Serve these custom resources of an owner, and no others of his; which of them are served no longer."""
         before = self._custom.get(owner, ())
         if list(resources) == list(before):
-            return
+            return []
         for resource in before:
             self._remove(resource)
         for resource in resources:
@@ -106,6 +106,8 @@ class Served:
         self.generation += 1
         for listed in ("kinds", "group_versions", "listed_versions"):
             self.__dict__.pop(listed, None)
+        left = {(resource.kind.api_version, resource.kind.plural) for resource in resources}
+        return [each.kind for each in before if (each.kind.api_version, each.kind.plural) not in left]
 
     def _add(self, resource: Resource) -> None:
         """Serve a resource, unless another one is there in its place: what is built in comes first."""

@@ -335,7 +335,7 @@ class WatchHandler:
         except (Compacted, StatusError) as error:
             refusal = error if isinstance(error, StatusError) else gone_error(error)
             watch = store.watch(prefix, store.revision, value)
-        watch = self._streams.follow(watch)
+        watch = self._streams.follow(watch, call.resource.kind)
         stream = WatchStream(call, self._encoded, selection, watch, initial, refusal)
         content_type = WATCH_CONTENT_TYPE if representation.protobuf else "application/json"
 
@@ -343,7 +343,7 @@ class WatchHandler:
             try:
                 await stream.run(request)
             finally:
-                self._streams.watches.discard(watch)
+                self._streams.leave(watch)
 
         async def run_on_socket(request: Request) -> None:
             assert socket is not None
@@ -351,7 +351,7 @@ class WatchHandler:
                 socket.open()
                 await stream.run(request, socket)
             finally:
-                self._streams.watches.discard(watch)
+                self._streams.leave(watch)
                 await socket.close()
 
         if socket is not None:

@@ -349,7 +349,7 @@ class Session:
             pass
         finally:
             watch.close()
-            self._streams.watches.discard(watch)
+            self._streams.leave(watch)
         return None
 
 

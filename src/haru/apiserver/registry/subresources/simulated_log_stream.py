@@ -57,7 +57,7 @@ class SimulatedLogStream:
         finally:
             gone.cancel()
             self._watch.close()
-            self._streams.watches.discard(self._watch)
+            self._streams.leave(self._watch)
 
     async def _follow(self, request: Request, told: datetime) -> None:
         """Send the lines after those that are told, each when it is due."""
