@@ -74,10 +74,12 @@ async def test_refused_and_tried_services_leave_no_ip_address(api: Caller) -> No
     assert list((await holders(api)).values()) == ["first"]
 
 
-async def test_service_that_becomes_a_name_gives_its_address_back(api: Caller) -> None:
+@pytest.mark.parametrize("cleared", [{}, {"clusterIP": ""}, {"clusterIP": "", "clusterIPs": None}])
+async def test_service_that_becomes_a_name_gives_its_address_back(api: Caller, cleared: Obj) -> None:
     await api.create(SERVICES, service("web", clusterIP="10.96.0.9"))
-    named = {"spec": {"type": "ExternalName", "externalName": "a.example.com"}}
-    await api("PATCH", f"{SERVICES}/web", named, type=MERGE)
+    named = {"spec": {"type": "ExternalName", "externalName": "a.example.com", **cleared}}
+    answer = await api("PATCH", f"{SERVICES}/web", named, type=MERGE)
+    assert answer.status == 200 and "clusterIPs" not in answer.json["spec"], answer.json
     assert await holders(api) == {}
     back = {"spec": {"type": "ClusterIP", "externalName": None, "clusterIP": "10.96.0.10"}}
     assert (await api("PATCH", f"{SERVICES}/web", back, type=MERGE)).status == 200

@@ -119,10 +119,13 @@ async def _allocate(call: Call, service: Obj, old: Obj | None) -> None:
 
 
 def _mirror_addresses(spec: Obj, before: Obj) -> None:
-    """Who changes `clusterIP` alone, as old clients do, means the first of `clusterIPs` as well."""
+    """Who changes or clears `clusterIP` alone, as old clients do, means `clusterIPs` as well."""
     one, many = spec.get("clusterIP"), spec.get("clusterIPs")
-    if one and one != before.get("clusterIP") and many == before.get("clusterIPs"):
-        spec["clusterIPs"] = [one]
+    if one != before.get("clusterIP") and many == before.get("clusterIPs"):
+        if one:
+            spec["clusterIPs"] = [one]
+        elif before.get("clusterIP"):
+            _drop(spec, "clusterIPs")
 
 
 def _choose_families(spec: Obj, before: Obj) -> Iterator[FieldError]:
