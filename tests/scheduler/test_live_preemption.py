@@ -204,6 +204,38 @@ def test_claim_of_evicted_group_is_released_for_preemptor() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("level", ["low", "higher"])
+def test_claim_of_evicted_group_is_released_by_the_next_scheduler_if_a_more_important_pod_is_promised_its_node(
+    level: str,
+) -> None:
+    """The scheduler died before the last member was gone. What was not evicted leaves its claim to the group."""
+
+    async def scenario(bench: Bench) -> None:
+        await levels(bench)
+        await bench.node(gpus=1)
+        await bench.claim("shared")
+        policy = {"schedulingPolicy": {"gang": {"minCount": 2}}, "priorityClassName": level}
+        claims = [{"name": "gpu", "resourceClaimName": "shared"}]
+        await bench.create(GROUPS, {"metadata": {"name": "old"}, "spec": {**policy, "resourceClaims": claims}})
+        for name in ("old-0", "old-1"):
+            await bench.pod(name, group="old", claim="shared", priorityClassName=level)
+        await bench.eventually_bound("old-0", "old-1", seconds=1)
+        await bench.claim("urgent")
+        await bench.pod("urgent", claim="urgent", priorityClassName="high")
+        await asyncio.sleep(2)
+        assert await going(bench) == ({"old-0", "old-1"} if level == "low" else set())
+        await bench.kill()
+        await bench.api.patch(PODS, "urgent", {"status": {"nominatedNodeName": "n1"}}, NS, "merge", "status")
+        for name in ("old-0", "old-1"):
+            await bench.delete(name)
+        await bench.start_scheduler()
+        await asyncio.sleep(15)
+        assert bool(await bench.node_of("urgent")) == (level == "low")
+        assert bool(await bench.allocation("shared")) == (level == "higher")
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("before_death", [0, 1], ids=["all are marked, none is deleted", "one is deleted"])
 def test_eviction_of_a_group_goes_on_after_a_restart_though_who_was_deleted_is_gone_by_then(before_death: int) -> None:
     """The scheduler dies in the middle; the preemptor and a member are gone when the next one starts."""

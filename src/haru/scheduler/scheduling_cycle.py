@@ -28,6 +28,7 @@ from haru.scheduler.binding.binding_cycle import Attempt, BindingCycle, BindingT
 from haru.scheduler.binding.claim_updates import users_of
 from haru.scheduler.binding.deallocation import Deallocator
 from haru.scheduler.binding.device_conditions import awaits_devices
+from haru.scheduler.binding.idle_claims import claims_left_behind
 from haru.scheduler.binding.write_retry import WriteTimes
 from haru.scheduler.coexistence.coexistence import Coexistence
 from haru.scheduler.decider import Decider, profile_of
@@ -78,11 +79,16 @@ class SchedulingCycle:
         self.preemption = PreemptionExecutor(state, evictor, self.status, failed)
 
     def catch_up(self) -> None:
-        """Go on with what an earlier scheduler began: preemption, the reservation, conditions of bound groups."""
+        """Go on with what an earlier scheduler began: preemption, the reservation, conditions of bound groups.
+
+        Claims of evicted groups are freed.
+        """
         self.coexistence.start()
         for path in list(self._state.cluster.snapshot().pod_groups):
             self.report_group_scheduled(GroupKey(*path.split("/", 1)))
         self.preemption.catch_up()
+        for claim in claims_left_behind(self._state.cluster.snapshot()):
+            self.deallocate(claim)
         self.head.catch_up()
 
     # -- requests of events and of the other parts --------------------------------------------------------------------

@@ -16,6 +16,7 @@ from haru.engine import Snapshot
 from haru.engine.plugins import ClaimUse, extended_resource_claim_use, resolve_claims
 from haru.engine.state import ClusterView, GroupKey, Patched, PodInfo, consumer_key, freed
 from haru.kube.meta import Obj
+from haru.kube.selectors import node_selector_matches
 
 
 def idle_claims(
@@ -57,6 +58,31 @@ def abandoned_claims(snapshot: ClusterView, group: GroupKey) -> list[Obj]:
         for p in sorted(reserved)
         if p in snapshot.claim_index.orphaned and p not in snapshot.claim_index.in_flight
     ]
+
+
+def claims_left_behind(snapshot: Snapshot) -> list[Obj]:
+    """The claims that only PodGroups without users of them hold, on nodes that more important pods are promised.
+
+    A scheduler before this one evicted the users, and died before it freed the claims: nobody else would.
+    """
+    promised = [pod for pod in snapshot.pod_index.nominated.values() if pod.status.get("nominatedNodeName")]
+    return [claim for path, claim in snapshot.claims.items() if promised and _is_left(snapshot, path, claim, promised)]
+
+
+def _is_left(snapshot: Snapshot, path: str, claim: Obj, promised: Iterable[PodInfo]) -> bool:
+    status = claim.get("status") or {}
+    entries, selector = status.get("reservedFor") or (), (status.get("allocation") or {}).get("nodeSelector")
+    if not entries or not selector or path in snapshot.claim_index.in_flight:
+        return False
+    priorities = []
+    for entry in entries:
+        key = GroupKey(claim["metadata"].get("namespace") or "default", entry.get("name") or "")
+        group = snapshot.pod_group(key) if entry.get("resource") == "podgroups" else None
+        if group is None or any(path in snapshot.pods[pod].claim_paths for pod in snapshot.group_state(key).scheduled):
+            return False
+        priorities.append(int((group.get("spec") or {}).get("priority") or 0))
+    nodes = [snapshot.nodes.get(pod.nominated_node) for pod in promised if pod.priority > max(priorities)]
+    return any(node is not None and node_selector_matches(selector, node.name, node.labels) for node in nodes)
 
 
 def _uses(snapshot: Snapshot, pods: Iterable[Obj], group: Obj | None, workload_claims: bool) -> list[ClaimUse]:
