@@ -21,7 +21,7 @@ from haru.explain.card_counts import CardCounts, Word
 from haru.explain.cards import PoolLayout, layout_of
 from haru.explain.happenings import Happening, faults_of_cards, faults_of_node
 from haru.explain.pending_pods import pending_pods
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 
 
 class CardChanges(NamedTuple):
@@ -179,6 +179,6 @@ def _nodes_of(known: PoolLayout | None) -> Iterator[str]:
 
 
 def _pools_held(claim: Obj | None) -> Iterator[str]:
-    allocation = ((claim or {}).get("status") or {}).get("allocation") or {}
+    allocation = allocation_of(claim) or {}
     for result in (allocation.get("devices") or {}).get("results") or ():
         yield str(PoolKey(result["driver"], result["pool"]))

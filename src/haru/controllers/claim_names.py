@@ -11,7 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from haru.kube.kinds import Kind
-from haru.kube.meta import Obj, annotations_of, controller_of, labels_of, name_of, namespace_of, owner_reference, uid_of
+from haru.kube.meta import (
+    Obj,
+    allocation_of,
+    annotations_of,
+    controller_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_reference,
+    uid_of,
+)
 
 POD_CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 DELETE_PROTECTION = "resource.kubernetes.io/delete-protection"
@@ -105,7 +115,7 @@ def reserved_for(claim: Mapping[str, Any]) -> list[Obj]:
 
 def is_allocated(claim: Mapping[str, Any]) -> bool:
     """Whether devices have been allocated for the claim."""
-    return bool((claim.get("status") or {}).get("allocation"))
+    return bool(allocation_of(claim))
 
 
 def has_admin_access(claim: Mapping[str, Any]) -> bool:

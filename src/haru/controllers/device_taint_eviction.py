@@ -31,6 +31,7 @@ from haru.engine.dra import (
 from haru.kube.kinds import Kind
 from haru.kube.meta import (
     Obj,
+    allocation_of,
     controller_of,
     get_condition,
     is_being_deleted,
@@ -52,7 +53,7 @@ _ANY = "*"
 
 
 def _results_of(claim: Mapping[str, Any]) -> list[Obj]:
-    allocation = (claim.get("status") or {}).get("allocation") or {}
+    allocation = allocation_of(claim) or {}
     return list((allocation.get("devices") or {}).get("results") or ())
 
 

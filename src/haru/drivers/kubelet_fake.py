@@ -21,7 +21,7 @@ from haru.drivers.protocol import HEALTH, REGISTRATION, V1, V1BETA1, method
 from haru.drivers.sockets import call, channel
 from haru.kube.errors import StatusError
 from haru.kube.kinds import known_kind
-from haru.kube.meta import Obj, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, allocation_of, name_of, namespace_of, uid_of
 from haru.proto import dra_pb2 as dra
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ async def taken(client: ApiClient, driver: str) -> set[tuple[str, str]]:
     """(pool, device) of all that claims have."""
     taken = set()
     for claim in (await client.list(CLAIMS))["items"]:
-        allocation = (claim.get("status") or {}).get("allocation") or {}
+        allocation = allocation_of(claim) or {}
         for result in (allocation.get("devices") or {}).get("results") or ():
             if result["driver"] == driver:
                 taken.add((result["pool"], result["device"]))

@@ -42,7 +42,7 @@ from haru.explain.remedies.refused_pods import allowed_amounts, missing_object_r
 from haru.explain.results import Explanation
 from haru.gangs import described_by
 from haru.kube.jobs import gang_refusal, has_gang_shape
-from haru.kube.meta import Obj, controller_of
+from haru.kube.meta import Obj, allocation_of, controller_of
 from haru.kube.names import counted, parse_time
 
 _MOST_HELD = 16
@@ -370,7 +370,7 @@ def _claim(snapshot: Snapshot, obj: Obj, inquiry: Inquiry) -> Explanation:
     path = namespaced_name(obj)
     claim = snapshot.claims.get(path) or obj
     users = hypothesis.consumers(snapshot, claim)
-    allocation = (claim.get("status") or {}).get("allocation")
+    allocation = allocation_of(claim)
     if claim["metadata"].get("deletionTimestamp"):
         message = f"resource claim {path} is being deleted; it goes once nobody uses it"
         state = Reason("Terminating", message, {"users": [p.key.path for p in users]})

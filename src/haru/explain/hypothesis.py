@@ -34,7 +34,7 @@ from haru.engine.state import (
     freed,
     is_user,
 )
-from haru.kube.meta import Obj, controller_of, name_of
+from haru.kube.meta import Obj, allocation_of, controller_of, name_of
 
 CORDON_TAINT = "node.kubernetes.io/unschedulable"
 
@@ -98,7 +98,7 @@ def _claims_of(snapshot: Snapshot, pods: Iterable[PodInfo]) -> list[str]:
 
 def _idle(snapshot: Snapshot, path: str) -> bool:
     claim = snapshot.claims[path]
-    return bool((claim.get("status") or {}).get("allocation")) and not consumers(snapshot, claim)
+    return bool(allocation_of(claim)) and not consumers(snapshot, claim)
 
 
 def _released(snapshot: Snapshot, paths: Iterable[str], allocated: AllocatedState) -> Snapshot:
@@ -128,11 +128,7 @@ def emptied(snapshot: Snapshot, keep: Iterable[str]) -> Snapshot:
     kept, snapshot = set(keep), replace(snapshot, others={**snapshot.others, "VolumeAttachment": {}})
     smaller = _with_claims_left(snapshot, {path: pod for path, pod in snapshot.pods.items() if path not in kept})
     used = {path for path in _claims_of(snapshot, smaller.pods.values()) if not _idle(smaller, path)}
-    idle = [
-        path
-        for path, claim in smaller.claims.items()
-        if path not in used and (claim.get("status") or {}).get("allocation")
-    ]
+    idle = [path for path, claim in smaller.claims.items() if path not in used and allocation_of(claim)]
     # Without claims that are kept, allocations of claims that exist no more are forgotten too.
     return _released(smaller, idle, smaller.allocated.freed(idle) if used else AllocatedState.from_claims(()))
 

@@ -24,7 +24,7 @@ from haru.engine.dra import (
     tolerates,
 )
 from haru.explain.device_names import published_devices
-from haru.kube.meta import Obj, is_being_deleted, labels_of, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, allocation_of, is_being_deleted, labels_of, name_of, namespace_of, uid_of
 from haru.kube.names import is_label_value, is_qualified_name, short_hash
 
 EFFECTS = ("NoExecute", "NoSchedule", "None")
@@ -166,7 +166,7 @@ def affected(
 
 
 def _results(claim: Mapping[str, Any]) -> Iterable[Obj]:
-    allocation = (claim.get("status") or {}).get("allocation") or {}
+    allocation = allocation_of(claim) or {}
     return (allocation.get("devices") or {}).get("results") or ()
 
 

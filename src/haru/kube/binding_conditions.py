@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 from haru.kube.names import parse_time
 
 _IDENTITY: Final = ("driver", "pool", "device", "shareID")
@@ -51,7 +51,7 @@ def missing_condition(claim: Obj) -> str:
 
 def is_overdue(claim: Obj, timeout: float, now: float) -> bool:
     """Whether a claim was allocated longer ago than that and still waits for a device. Times are in seconds."""
-    allocated = ((claim.get("status") or {}).get("allocation") or {}).get("allocationTimestamp")
+    allocated = (allocation_of(claim) or {}).get("allocationTimestamp")
     if not allocated or parse_time(allocated).timestamp() + timeout >= now:
         return False
     return bool(missing_condition(claim))

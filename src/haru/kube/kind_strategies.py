@@ -10,7 +10,7 @@ from typing import Any
 
 from haru.kube.custom import definitions
 from haru.kube.defaulting.workloads import TEMPLATE_GENERATION
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 
 _DATA_SOURCES = frozenset({("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")})
 
@@ -182,7 +182,7 @@ def without_deallocated(new: Obj, old: Obj) -> Obj:
 
 
 def _allocated_devices(claim: Obj) -> set[Hashable]:
-    allocation = (claim.get("status") or {}).get("allocation") or {}
+    allocation = allocation_of(claim) or {}
     return {_device_id(result) for result in (allocation.get("devices") or {}).get("results") or ()}
 
 

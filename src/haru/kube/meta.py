@@ -37,6 +37,11 @@ def node_of(pod: Mapping[str, Any]) -> str:
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
+def allocation_of(claim: Mapping[str, Any] | None) -> Any:
+    """What a ResourceClaim has been given; None for one that has nothing yet, or is not there."""
+    return ((claim or {}).get("status") or {}).get("allocation")
+
+
 def phase_of(pod: Mapping[str, Any]) -> str:
     """`status.phase`; a pod without one is Pending."""
     return str((pod.get("status") or {}).get("phase") or "Pending")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from haru.kube.meta import Obj, controller_of, key_of, name_of, namespace_of, podgroup_of, uid_of
+from haru.kube.meta import Obj, allocation_of, controller_of, key_of, name_of, namespace_of, podgroup_of, uid_of
 
 FAILED_PREPARE: Final = "FailedPrepareDynamicResources"
 """The reason of the event that says why."""
@@ -78,7 +78,7 @@ def check_claim(pod: Obj, use: PodClaim, claim: Obj | None) -> None:
             f"prepare dynamic resources: pod {name_of(pod)} ({uid_of(pod)}) is not allowed to use ResourceClaim "
             f"{use.name} ({uid_of(claim)})"
         )
-    if not (claim.get("status") or {}).get("allocation"):
+    if not allocation_of(claim):
         raise NotPrepared(f"prepare dynamic resources: ResourceClaim {use.name}: not allocated")
 
 

@@ -21,7 +21,7 @@ from haru.engine.podgroup import has_quorum, members_needed, required_members
 from haru.engine.preemption import blocking_reservation, has_places_kept_from_all, keeps_nomination
 from haru.engine.state import GroupKey, MemberDecision, PodInfo, PodKey
 from haru.gangs import is_translated
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 from haru.scheduler.backfill.head_of_queue import HeadOfQueue
 from haru.scheduler.binding.binder import Binder
 from haru.scheduler.binding.binding_cycle import Attempt, BindingCycle, BindingTask
@@ -114,7 +114,7 @@ class SchedulingCycle:
         self._state.metrics.coexistence.given_back()
         snapshot = self._state.cluster.snapshot()
         claim = snapshot.claims.get(path)
-        if not deallocate or claim is None or not (claim.get("status") or {}).get("allocation"):
+        if not deallocate or claim is None or not allocation_of(claim):
             return
         users = (snapshot.pods.get(user) for user in users_of(claim))
         self._deallocator.deallocate(claim, [user.obj for user in users if user is not None])

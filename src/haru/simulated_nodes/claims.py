@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from haru.kube.claim_uses import Use, UsedDevice
-from haru.kube.meta import Obj, annotations_of, key_of, name_of, uid_of
+from haru.kube.meta import Obj, allocation_of, annotations_of, key_of, name_of, uid_of
 from haru.kube.pod_claims import NotPrepared, old_claim_exists
 
 FAIL_PREPARATION: Final = "simulated.haru.dev/fail-preparation"
@@ -109,7 +109,7 @@ class PreparedClaims:
 
 
 def _devices(claim: Obj) -> tuple[Device, ...]:
-    allocation = (claim.get("status") or {}).get("allocation") or {}
+    allocation = allocation_of(claim) or {}
     return tuple(
         Device(r["driver"], r["pool"], r["device"], str(r["request"]).partition("/")[0], r.get("shareID", ""))
         for r in (allocation.get("devices") or {}).get("results") or ()

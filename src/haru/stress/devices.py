@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from haru.kube.meta import Obj, key_of
+from haru.kube.meta import Obj, allocation_of, key_of
 from haru.kube.quantity import Quantity, parse_quantity
 
 
@@ -147,7 +147,7 @@ class DeviceBook:
 
 
 def _holdings(claim: Obj) -> Iterator[tuple[DeviceId, Holding]]:
-    allocation = (claim.get("status") or {}).get("allocation") or {}
+    allocation = allocation_of(claim) or {}
     for result in (allocation.get("devices") or {}).get("results") or ():
         if not result.get("adminAccess"):
             consumed = tuple(

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from haru.kube.meta import (
     Obj,
+    allocation_of,
     get_condition,
     is_being_deleted,
     key_of,
@@ -212,7 +213,7 @@ class History:
         self.revisions += 1
         claim = new or old or {}
         before = (old or {}).get("status", {}).get("allocation")
-        if old is not None and new is not None and before == (new.get("status") or {}).get("allocation"):
+        if old is not None and new is not None and before == allocation_of(new):
             return
         for problem in self.devices.claim_changed(key_of(claim), new):
             self._tell("DeviceHeldTwice", now, claim, problem)

@@ -17,7 +17,7 @@ from haru.engine.dra import DeviceId, claim_eviction, newest_slices
 from haru.engine.plugins import eviction_time, no_execute_taints
 from haru.engine.state import PodInfo, consumer_key
 from haru.explain.changes import listed
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 from haru.whatif.objects import Objects
 
 CauseType = Literal["Preempted", "NodeTaint", "DeviceTaint", "NodeGone", "DeviceGone", "Deleted"]
@@ -125,7 +125,7 @@ def _has_taints(slices: Collection[Obj]) -> bool:
 
 
 def _results(claim: Obj) -> list[Obj]:
-    allocation = (claim.get("status") or {}).get("allocation") or {}
+    allocation = allocation_of(claim) or {}
     return list((allocation.get("devices") or {}).get("results") or ())
 
 

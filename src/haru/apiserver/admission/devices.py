@@ -9,7 +9,7 @@ from haru.apiserver.auth.authorization import Authorizer, refusal
 from haru.apiserver.auth.node_authorizer import Attributes
 from haru.apiserver.request.call import Call
 from haru.kube.errors import FieldError, forbidden, internal_error
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 from haru.kube.validation.common import same
 
 _GROUP, _CLAIMS = "resource.k8s.io", "resourceclaims"
@@ -44,7 +44,7 @@ async def require_admin_namespace_for_status(call: Call, new: Obj, old: Obj) -> 
 
 
 def _results(claim: Obj) -> list[Obj]:
-    allocation = (claim.get("status") or {}).get("allocation") or {}
+    allocation = allocation_of(claim) or {}
     return (allocation.get("devices") or {}).get("results") or []
 
 
@@ -98,7 +98,7 @@ def _is_on_the_claims_node(call: Call, claim: Obj) -> bool:
     names = list(user.extra.get(NODE_NAME_EXTRA) or ())
     if not user.name.startswith("system:serviceaccount:") or len(names) != 1:
         return False
-    selector = ((claim.get("status") or {}).get("allocation") or {}).get("nodeSelector") or {}
+    selector = (allocation_of(claim) or {}).get("nodeSelector") or {}
     terms: list[Obj] = selector.get("nodeSelectorTerms") or []
     if len(terms) != 1 or terms[0].get("matchExpressions"):
         return False

@@ -18,7 +18,7 @@ from haru.engine.equivalence import DecisionCache
 from haru.engine.state import NodeInfo, PodInfo, consumer_key, differing
 from haru.explain.card_counts import WHOLE, CardCounts, CardPartition
 from haru.explain.cards import Layouts, PoolLayout
-from haru.kube.meta import Obj, get_condition, labels_of
+from haru.kube.meta import Obj, allocation_of, get_condition, labels_of
 
 _MOST_COUNTED = 64
 _RACKS = ("topology.haru.dev/rack", "topology.kubernetes.io/rack", "topology.kubernetes.io/zone")
@@ -217,7 +217,7 @@ def _claims_of(snapshot: Snapshot, pod: PodInfo) -> set[str]:
 
 def _pools_of(claim: Obj | None) -> Iterator[str]:
     """The pools in which a claim has devices, as `driver/pool`."""
-    allocation = ((claim or {}).get("status") or {}).get("allocation") or {}
+    allocation = allocation_of(claim) or {}
     for result in (allocation.get("devices") or {}).get("results") or ():
         yield f"{result['driver']}/{result['pool']}"
 

@@ -19,7 +19,7 @@ from haru.explain.diagnosis import since_of
 from haru.explain.happenings import Happening, faults, moments
 from haru.explain.hypothesis import consumers
 from haru.explain.utilization import utilization
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 from haru.kube.names import format_milliseconds, parse_milliseconds
 
 MOST_NODES = 60
@@ -138,7 +138,7 @@ def held_now(snapshot: Snapshot, layouts: Layouts, owners: Owners | None = None)
                     cards[key.driver, key.pool, device.name] = (layout.node, layout.name)
     found: list[Held] = []
     for path, claim in snapshot.claims.items():
-        allocation = (claim.get("status") or {}).get("allocation") or {}
+        allocation = allocation_of(claim) or {}
         results = (allocation.get("devices") or {}).get("results") or ()
         if not results:
             continue

@@ -14,7 +14,7 @@ from haru.dashboard.views.usage import Span
 from haru.dashboard.views.workloads import Workload, workload
 from haru.engine import Snapshot
 from haru.engine.state import PodInfo, namespaced_name
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 from haru.kube.quantity import parse_quantity
 
 QUOTA_COLUMNS = (
@@ -122,7 +122,7 @@ def _hours(spans: Iterable[Span], name: str) -> Mapping[Workload, float]:
 
 
 def _results(claim: Obj | None) -> list[Obj]:
-    allocation = ((claim or {}).get("status") or {}).get("allocation") or {}
+    allocation = allocation_of(claim) or {}
     found: list[Obj] = (allocation.get("devices") or {}).get("results") or []
     return found
 

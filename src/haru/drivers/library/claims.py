@@ -15,7 +15,7 @@ import orjson
 from haru.drivers.cdi.edits import Edits
 from haru.drivers.checkpoint import Checkpoint
 from haru.drivers.library.errors import ClaimChanged
-from haru.kube.meta import Obj, annotations_of, key_of, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, allocation_of, annotations_of, key_of, name_of, namespace_of, uid_of
 
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 
@@ -55,7 +55,7 @@ class ClaimToPrepare:
     @classmethod
     def of(cls, claim: Obj, driver: str) -> ClaimToPrepare:
         """What a ResourceClaim gives a driver. Raises `ClaimChanged`."""
-        allocation = (claim.get("status") or {}).get("allocation")
+        allocation = allocation_of(claim)
         if not allocation:
             raise ClaimChanged(f"ResourceClaim {key_of(claim)} is not allocated")
         given = allocation.get("devices") or {}

@@ -19,7 +19,7 @@ from haru.engine.dra.bucketed_map import Bucketed, Seen
 from haru.engine.dra.model.model import DeviceId, PoolKey
 from haru.engine.dra.model.quantities import amount
 from haru.engine.state.cow_map import Computed
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class AllocatedState:
     @classmethod
     def from_claims(cls, claims: Iterable[Obj]) -> AllocatedState:
         """The state that allocated claims amount to; claims without allocation are passed over."""
-        allocations = ((claim, (claim.get("status") or {}).get("allocation")) for claim in claims)
+        allocations = ((claim, allocation_of(claim)) for claim in claims)
         held_by = ((claim_key(claim), allocation) for claim, allocation in allocations if allocation)
         pools, held = _recorded(held_by, lambda pool: EMPTY_USE)
         return cls(Bucketed.of(pools), Bucketed.of(held))

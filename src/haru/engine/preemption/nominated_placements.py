@@ -24,9 +24,9 @@ from haru.engine.state.decision import ClaimAllocation, Decision, GroupKey, PodK
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pending_reservations import evicted_pods
 from haru.engine.state.pod_info import PodInfo
-from haru.engine.state.reserved_for import POD_GROUPS, allocation_of
+from haru.engine.state.reserved_for import POD_GROUPS
 from haru.engine.state.snapshot import ClusterView
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,11 @@ from haru.engine.state.reserved_for import (
     OwnedPods,
     ReservedFor,
     WorkloadOwners,
-    allocation_of,
     consumer_keys,
     pinned_node,
 )
 from haru.engine.state.snapshot import ClaimIndex
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 
 _NO_CLAIMS: Final[frozenset[str]] = frozenset()
 _INDEXED: Final = ("uid", "annotations", "ownerReferences")

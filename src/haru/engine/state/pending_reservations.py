@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from haru.engine.state.decision import ClaimAllocation, Decision, PodKey
-from haru.engine.state.reserved_for import allocation_of
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 
 FROM_EVERYBODY = 2**31
 """The priority of a place that is kept whoever comes: above every pod's."""

@@ -18,7 +18,7 @@ from haru.engine.state.cow_map import CowMap, FrozenMap
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.podgroup_state import PodGroupState
 from haru.gangs import described_above, described_by, title_of
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 
 PODS, POD_GROUPS = "pods", "podgroups"
 _KEPT = "kept"
@@ -110,11 +110,6 @@ def kept_by_groups(claim: Obj) -> Obj:
 def is_kept(entry: Obj) -> bool:
     """Return whether a consumer is a group that keeps its claim though its members end."""
     return _KEPT in entry
-
-
-def allocation_of(claim: Obj | None) -> Any:
-    """`status.allocation`, or None."""
-    return ((claim or {}).get("status") or {}).get("allocation")
 
 
 def pinned_node(allocation: Obj) -> str | None:
@@ -225,7 +220,7 @@ class WorkloadOwners:
         """Return the owners now, as an immutable value."""
         for path in self._changed:
             claim = claims.get(path)
-            if claim is not None and (claim.get("status") or {}).get("allocation"):
+            if claim is not None and allocation_of(claim):
                 self._by_claim[path] = owners_of(path, claim, pods)
             else:
                 self._by_claim.pop(path, None)

@@ -12,7 +12,7 @@ from haru.engine.state import PodInfo, namespaced_name, pinned_node
 from haru.explain.diagnosis.holders import allocated_since
 from haru.explain.explanation import HeldClaim, HeldDevice
 from haru.explain.hypothesis import consumers
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 from haru.kube.names import counted
 
 _PRODUCT_NAMES = ("productName", "product", "model")
@@ -31,7 +31,7 @@ def held_by(snapshot: Snapshot, pod: PodInfo) -> tuple[HeldClaim, ...]:
 
 def held_claim(snapshot: Snapshot, claim: Obj) -> HeldClaim | None:
     """What a claim holds; None if it is not allocated."""
-    allocation = (claim.get("status") or {}).get("allocation")
+    allocation = allocation_of(claim)
     if not allocation:
         return None
     results = (allocation.get("devices") or {}).get("results") or ()

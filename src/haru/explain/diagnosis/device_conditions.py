@@ -9,7 +9,7 @@ from haru.engine.plugins import resolve_claims
 from haru.engine.state import PodInfo, namespaced_name, pinned_node
 from haru.explain.hypothesis import consumers
 from haru.kube.binding_conditions import conditions_told
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 
 
 def devices_not_ready(snapshot: Snapshot, pods: Iterable[PodInfo]) -> Reason | None:
@@ -34,7 +34,7 @@ def devices_not_ready(snapshot: Snapshot, pods: Iterable[PodInfo]) -> Reason | N
 
 def _not_ready(claim: Obj) -> list[Obj]:
     """The devices of a claim that have yet to be ready, each with the conditions that are not true."""
-    node = pinned_node(claim["status"]["allocation"]) if (claim.get("status") or {}).get("allocation") else None
+    node = pinned_node(claim["status"]["allocation"]) if allocation_of(claim) else None
     found = []
     for result, told in conditions_told(claim):
         if missing := [name for name in result["bindingConditions"] if name not in told]:

@@ -11,7 +11,7 @@ from haru.engine.state import FrozenMap, PodInfo, Workload, used_for, workload_o
 from haru.explain.explanation import Holder
 from haru.explain.hypothesis import consumers
 from haru.explain.utilization import idle_devices
-from haru.kube.meta import Obj, get_condition
+from haru.kube.meta import Obj, allocation_of, get_condition
 
 MOST_HOLDERS = 100
 _MOST_TOLD = 8
@@ -154,4 +154,4 @@ def _holder(snapshot: Snapshot, key: Workload, devices: int, paths: Collection[s
 
 def allocated_since(claim: Obj) -> str:
     """When a claim was allocated, where the API says so."""
-    return str(((claim.get("status") or {}).get("allocation") or {}).get("allocationTimestamp") or "")
+    return str((allocation_of(claim) or {}).get("allocationTimestamp") or "")

@@ -9,7 +9,7 @@ from haru.engine.plugins import resolve_claims
 from haru.engine.state import PodInfo
 from haru.explain.changes import delete, replacement
 from haru.explain.diagnosis.workload_unit import WorkloadUnit
-from haru.kube.meta import Obj, controller_of
+from haru.kube.meta import Obj, allocation_of, controller_of
 
 
 def changed_claims(snapshot: Snapshot, work: WorkloadUnit, change: Callable[[Obj], Obj]) -> dict[str, Obj]:
@@ -80,7 +80,7 @@ def _siblings(snapshot: Snapshot, paths: Sequence[str]) -> list[str]:
         for made in pod.status.get("resourceClaimStatuses") or ():
             path = f"{pod.key.namespace}/{made.get('resourceClaimName')}"
             spec, claim = specs.get((uid, made.get("name"))), snapshot.claims.get(path) or {}
-            if spec is not None and claim.get("spec") == spec and not (claim.get("status") or {}).get("allocation"):
+            if spec is not None and claim.get("spec") == spec and not allocation_of(claim):
                 found.add(path)
     return sorted(found.difference(paths))
 

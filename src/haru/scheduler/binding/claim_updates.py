@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from sys import intern
 
 from haru.engine.state import ClaimAllocation, ClaimReservation, MemberDecision, PodKey, pinned_node
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 from haru.kube.shared_parts import SharedParts, interned
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -155,5 +155,5 @@ def users_of(claim: Obj) -> list[str]:
 
 def is_protected_for_nothing(claim: Obj) -> bool:
     """Tell whether the claim has the finalizer but no allocation, after an unfinished write."""
-    allocated = (claim.get("status") or {}).get("allocation")
+    allocated = allocation_of(claim)
     return FINALIZER in (claim["metadata"].get("finalizers") or ()) and not allocated

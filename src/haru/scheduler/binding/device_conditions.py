@@ -13,7 +13,7 @@ from typing import Final
 
 from haru.engine.state import MemberDecision, PodInfo, PodKey
 from haru.kube.binding_conditions import conditional, conditions_told, is_overdue
-from haru.kube.meta import Obj, name_of, uid_of
+from haru.kube.meta import Obj, allocation_of, name_of, uid_of
 from haru.scheduler.binding.claim_updates import BindingError
 from haru.scheduler.binding.member_waits import for_each
 from haru.scheduler.binding.write_retry import CLAIMS, PODS, WriteTimes
@@ -50,7 +50,7 @@ class DeviceConditions:
         """Return those of a member's claims that have such devices; `reserved` were reserved for it before."""
         found = [one.path for one in member.allocations if has_conditions(one.allocation)]
         joined = (*[one.path for one in member.reservations], *reserved)
-        return found + [path for path in joined if has_conditions(_allocation(self._objects.get(CLAIMS, path)))]
+        return found + [path for path in joined if has_conditions(allocation_of(self._objects.get(CLAIMS, path)))]
 
     async def wait(
         self,
@@ -95,7 +95,7 @@ class DeviceConditions:
 
     def _results(self, paths: Sequence[str]) -> list[Obj]:
         """The devices of claims."""
-        allocations = [_allocation(self._objects.get(CLAIMS, path)) or {} for path in paths]
+        allocations = [allocation_of(self._objects.get(CLAIMS, path)) or {} for path in paths]
         return [result for one in allocations for result in (one.get("devices") or {}).get("results") or ()]
 
     def _check_pod(self, member: MemberDecision) -> None:
@@ -110,7 +110,7 @@ class DeviceConditions:
     def _is_ready(self, path: str) -> bool:
         """Whether all conditions of a claim's devices are true. Raises BindingError where they will not be."""
         claim = self._objects.get(CLAIMS, path)
-        allocation = _allocation(claim)
+        allocation = allocation_of(claim)
         if claim is None or allocation is None:
             raise BindingError(f"claim {path} got deallocated elsewhere in the meantime")
         found = [_is_met(claim, result, told) for result, told in conditions_told(claim)]
@@ -135,7 +135,3 @@ def _is_met(claim: Obj, result: Obj, told: Mapping[str, Obj]) -> bool:
             text = f'claim={name_of(claim)}, reason={reason}, message="{message}"'
             raise _NotReady("failure", f"device binding failed: {text}")
     return all(name in told for name in result["bindingConditions"])
-
-
-def _allocation(claim: Obj | None) -> Obj | None:
-    return ((claim or {}).get("status") or {}).get("allocation")

@@ -17,7 +17,7 @@ from haru.engine import Snapshot
 from haru.engine.dra import extended_resource_claim_owner, requested_devices
 from haru.engine.plugins import extended_resource_claim_use
 from haru.engine.state import ClaimAllocation, ClusterView, MemberDecision, PodInfo, PodKey
-from haru.kube.meta import Obj, controller_of, is_being_deleted, name_of, namespace_of, uid_of
+from haru.kube.meta import Obj, allocation_of, controller_of, is_being_deleted, name_of, namespace_of, uid_of
 
 EXTENDED = "extendedResourceClaimStatus"
 CLAIMED = "nodeAllocatableResourceClaimStatuses"
@@ -59,7 +59,7 @@ def _name(path: str) -> str:
 
 def is_same_claim(claim: Obj, wanted: Obj) -> bool:
     """Whether a claim is one that was asked for, and nobody has used: its creation was answered by nobody."""
-    unused = not (claim.get("status") or {}).get("allocation") and not is_being_deleted(claim)
+    unused = not allocation_of(claim) and not is_being_deleted(claim)
     return (
         unused
         and extended_resource_claim_owner(claim) == extended_resource_claim_owner(wanted)

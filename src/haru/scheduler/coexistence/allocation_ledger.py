@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from haru.engine.dra import DeviceId, allocated_devices
 from haru.engine.state import namespaced_name
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 from haru.scheduler.binding.claim_updates import same_allocation
 
 
@@ -68,7 +68,7 @@ class AllocationLedger:
 
     def shown(self, claim: Obj, *, listed: bool) -> None:
         """Hear of a claim as it is now; `listed`: a list that follows a gap in the watch showed it."""
-        path, allocation = namespaced_name(claim), _allocation(claim)
+        path, allocation = namespaced_name(claim), allocation_of(claim)
         known = self._shown.get(path)
         if allocation is None:
             self._drop(path)
@@ -96,7 +96,7 @@ class AllocationLedger:
             self.foreign -= before.is_foreign
 
     def _take(self, claim: Obj, own: bool, revision: int, *, listed: bool) -> None:
-        path, allocation = namespaced_name(claim), _allocation(claim)
+        path, allocation = namespaced_name(claim), allocation_of(claim)
         self._drop(path)
         if allocation is None:
             return
@@ -104,10 +104,6 @@ class AllocationLedger:
         uid = claim["metadata"].get("uid", "")
         self._shown[path] = ShownAllocation(uid, allocation, revision, own, listed, is_foreign)
         self.foreign += is_foreign
-
-
-def _allocation(claim: Obj) -> Obj | None:
-    return (claim.get("status") or {}).get("allocation") or None
 
 
 def _revision(claim: Obj) -> int:

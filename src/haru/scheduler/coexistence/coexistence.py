@@ -15,7 +15,7 @@ from typing import Literal
 from haru.client.events import EventRecorder
 from haru.engine.dra import DeviceId, allocated_devices
 from haru.engine.state import GroupKey, namespaced_name
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 from haru.scheduler.binding.claim_updates import BindingError, users_of
 from haru.scheduler.coexistence.allocation_ledger import AllocationLedger, ShownAllocation
 from haru.scheduler.coexistence.device_conflicts import DeviceConflicts
@@ -45,9 +45,9 @@ class Coexistence:
 
     def start(self) -> None:
         """Take in what is there once the first lists are complete."""
-        claims = [claim for claim in self._cluster.snapshot().claims.values() if _allocation(claim)]
+        claims = [claim for claim in self._cluster.snapshot().claims.values() if allocation_of(claim)]
         self.ledger.start(claims)
-        self.conflicts.changed(map(_allocation, claims))
+        self.conflicts.changed(map(allocation_of, claims))
         for claim in claims:
             self._look_for_foreign_pods(claim)
 
@@ -57,7 +57,7 @@ class Coexistence:
 
     def claim_changed(self, old: Obj | None, new: Obj | None) -> None:
         """Hear of a claim that is in the cache already."""
-        before, after = _allocation(old), _allocation(new)
+        before, after = allocation_of(old), allocation_of(new)
         if not self._state.ready.is_set() or (before is None and after is None):
             if new is None and old is not None:
                 self.ledger.gone(old)
@@ -155,7 +155,3 @@ class Coexistence:
                 paths += snapshot.group_state(key).all
         pods = (snapshot.pods.get(path) for path in paths)
         return all(pod is None or pod.scheduler_name in self._served for pod in pods)
-
-
-def _allocation(claim: Obj | None) -> Obj | None:
-    return ((claim or {}).get("status") or {}).get("allocation") or None

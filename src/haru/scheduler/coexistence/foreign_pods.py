@@ -12,7 +12,7 @@ from haru.client.events import EventRecorder
 from haru.engine import SchedulerCache
 from haru.engine.dra import allocated_devices
 from haru.engine.state import PodInfo, namespaced_name
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 from haru.kube.names import counted
 from haru.scheduler.binding.claim_updates import users_of
 from haru.scheduler.coexistence.metrics import CoexistenceMetrics
@@ -72,7 +72,7 @@ class ForeignPods:
         partition = self._cluster.partition
         if node is None or not partition.has_node(node.labels, node.taints):
             return
-        held = [d for claim in self._claims_of(info) for d in allocated_devices(_allocation(claim))]
+        held = [d for claim in self._claims_of(info) for d in allocated_devices(allocation_of(claim))]
         inside = sum(partition.has_pool(device.driver, device.pool) for device in held)
         if inside:
             self._tell(path, info, inside)
@@ -100,7 +100,3 @@ class ForeignPods:
         name = self._holding.pop(path, None)
         if name is not None:
             self._metrics.foreign_pods[name] -= 1
-
-
-def _allocation(claim: Obj) -> Obj | None:
-    return (claim.get("status") or {}).get("allocation") or None

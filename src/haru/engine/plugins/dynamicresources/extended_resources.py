@@ -24,7 +24,7 @@ from haru.engine.plugins.dynamicresources.pod_claims import ClaimUse, consumer
 from haru.engine.state.cache import Snapshot
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.pod_info import PodInfo
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +112,7 @@ def extended_resource_claim_use(snapshot: Snapshot, pod: PodInfo) -> ClaimUse | 
     for path in sorted(paths):
         claim = snapshot.claims.get(path)
         if claim is not None and not claim["metadata"].get("deletionTimestamp"):
-            allocated = bool((claim.get("status") or {}).get("allocation"))
+            allocated = bool(allocation_of(claim))
             rank = (not allocated, claim["metadata"]["name"] != recorded, path)
             found.append((rank, ClaimUse(path, claim, consumer(pod, None))))
     return min(found, key=lambda entry: entry[0])[1] if found else None

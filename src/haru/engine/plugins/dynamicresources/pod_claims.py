@@ -13,7 +13,7 @@ from haru.engine.state.decision import Reason
 from haru.engine.state.pod_info import PodInfo
 from haru.engine.state.pod_values import PodClaim
 from haru.engine.state.snapshot import ClusterView
-from haru.kube.meta import Obj, controller_uid_of
+from haru.kube.meta import Obj, allocation_of, controller_uid_of
 
 MAX_RESERVED_FOR = 256
 
@@ -33,7 +33,7 @@ class ClaimUse:
     @property
     def allocation(self) -> Obj | None:
         """`status.allocation`."""
-        allocation: Obj | None = (self.claim.get("status") or {}).get("allocation")
+        allocation: Obj | None = allocation_of(self.claim)
         return allocation
 
     @property

@@ -24,9 +24,8 @@ from haru.engine.state.decision import Reason
 from haru.engine.state.node_info import NodeInfo
 from haru.engine.state.overlay import Overlay
 from haru.engine.state.pod_info import PodInfo
-from haru.engine.state.reserved_for import allocation_of
 from haru.kube.binding_conditions import failed_condition, is_overdue, missing_condition
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, allocation_of
 from haru.kube.pod_containers import containers_of
 from haru.kube.selectors import node_selector_matches
 
