@@ -230,6 +230,13 @@ async def test_apply_without_a_name_changes_what_is_there_and_creates_nothing(ap
     assert (answer.status, answer.json["data"]) == (200, {"k": "1"})
 
 
+@pytest.mark.parametrize("version", [None, ""])
+async def test_object_that_lost_its_version_by_a_patch_has_no_name(api: Caller, version: str | None) -> None:
+    await api.create(MAPS, config_map("a"))
+    answer = await api("PATCH", f"{MAPS}/a", {"apiVersion": version}, type=MERGE)
+    assert (answer.status, answer.json["message"]) == (400, NAMELESS)
+
+
 async def test_merge_patch_takes_name_and_namespace_as_they_are(api: Caller) -> None:
     await api.create(MAPS, config_map("a"))
     for metadata, message in (

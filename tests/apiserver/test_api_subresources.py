@@ -253,6 +253,17 @@ async def test_scale_is_read_and_updated(api: Caller) -> None:
     assert (await api("GET", f"{DEPLOYMENTS}/none/scale")).status == 404
 
 
+async def test_scale_warns_about_the_template_where_it_changes_the_count(api: Caller) -> None:
+    await deployment(api)
+    spread = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]
+    template = {"template": {"spec": {"topologySpreadConstraints": spread}}}
+    await api("PATCH", f"{DEPLOYMENTS}/d", {"spec": template}, type=MERGE)
+    for replicas, warns in ((3, True), (3, False)):
+        answer = await api("PATCH", f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": replicas}}, type=MERGE)
+        assert answer.status == 200
+        assert ("a null labelSelector results in matching no pod" in answer.headers.get("warning", "")) is warns
+
+
 SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}}
 APPLY = "application/apply-patch+yaml"
 

@@ -155,6 +155,8 @@ def decoded(call: Call, kind: Kind, obj: Obj, repeated: list[str], live: Obj | N
     known = repeated if wish != "Ignore" else []
     if version == kind.api_version and named == kind.kind:
         return _readable({**obj, "kind": kind.kind}, kind, wish, known, call, live, shown=shown)
+    if version in (None, "") and kind.custom is None and named == kind.kind:
+        return {"apiVersion": kind.api_version, "kind": named, "metadata": {}}  # 1.36 reads none of its members
     # A patch may write an object in another version: it is read in that one.
     other = by_kind(version, kind.kind) if isinstance(version, str) and kind.custom is None else None
     if kind.custom is not None and isinstance(obj["metadata"], dict) and obj.get("kind"):

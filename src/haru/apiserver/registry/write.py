@@ -352,8 +352,9 @@ async def _prepared(call: Call, complete: Obj, live: Obj) -> Obj:
         errors = with_rule_errors(errors, kind, new, live, call.request.warnings)
     if errors:
         raise call.invalid(new["metadata"]["name"], errors)
-    if not call.subresource:
+    if call.subresource in ("", "scale"):
         call.request.warnings += warnings_on_update(new, live, kind)
+    if not call.subresource:
         await call.admission.validate_update(call, new, live)
     return new
 
