@@ -143,6 +143,7 @@ def test_all_containers_start_again_once_a_rule_of_one_asks_for_it() -> None:
     play = Play(asking, container("beside"), initContainers=[container("first", "sleep 3")], restartPolicy="Never")
     play.until(9)  # 3 + 5 s: the end that asks
     assert play.one("beside")["state"]["waiting"]["reason"] == "RestartingAllContainers"
+    assert play.told("Killing") == ["killing"]
     assert "running" in play.one("first")["state"]
     status = play.until(12)
     for name in ("first", "asks", "beside"):
@@ -254,6 +255,25 @@ def test_killing_for_a_probe_is_told_as_kubelets_word_it(policy: str, beside: bo
     play.until(5)
     assert play.told("Killing")[0] == said
     assert play.told("Unhealthy")[0] == "Liveness probe failed: "
+
+
+def test_container_that_is_killed_for_its_probe_leaves_the_message_of_its_trap() -> None:
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1}
+    script = "trap 'echo saved > /dev/termination-log; exit 3' TERM; sleep infinity & wait"
+    play = Play(container(script=script, livenessProbe=probe), restartPolicy="Never")
+    play.until(5)
+    ended = play.one()["state"]["terminated"]
+    assert (ended["exitCode"], ended["message"]) == (3, "saved\n")
+
+
+def test_container_finds_what_all_runs_of_an_init_container_have_left() -> None:
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    init = [container("i", "echo >>/v/i; [ $(wc -l </v/i) = 2 ]", **mounts)]
+    main = container("c", "exit $(wc -l </v/i)", **mounts)
+    play = Play(main, initContainers=init, volumes=[{"name": "v", "emptyDir": {}}], restartPolicy="OnFailure")
+    play.until(5)
+    assert play.one("i")["restartCount"] == 1
+    assert play.one("c")["lastState"]["terminated"]["exitCode"] == 2
 
 
 def test_statuses_of_containers_are_told_by_their_names() -> None:

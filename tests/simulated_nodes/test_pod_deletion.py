@@ -114,6 +114,23 @@ async def test_slow_container_is_told_as_ended_before_the_pod_goes() -> None:
     assert stage.reasons("p").count("Killing") == 2
 
 
+async def test_stop_is_told_of_sidecars_too_and_of_a_hook_that_fails() -> None:
+    stage = Stage("cpu:1")
+    hook_ = {"preStop": {"exec": {"command": ["false"]}}}
+    script = "trap 'echo bye > /dev/termination-log; exit 0' TERM; sleep infinity & wait"
+    one = {"name": "c", "image": "i", "command": ["sh", "-c", script], "lifecycle": hook_}
+    side = {"name": "s", "image": "i", "restartPolicy": "Always"}
+    async with stage.running():
+        await stage.pod("p", node="cpu-0", containers=[one], initContainers=[side])
+        await stage.phase("p", "Running")
+        await stage.client.delete(PODS, "p", "default")
+        await stage.client.until(lambda: stage.stored("p") is None)
+    told = [(reason, text) for name, reason, text in stage.recorder.events if name == "p"]
+    assert ("Killing", "Stopping container s") in told and ("FailedPreStopHook", "PreStopHook failed") in told
+    last = [one for kind, plural, one in stage.client.history if plural == "pods" and kind == "MODIFIED"][-1]
+    assert last["status"]["containerStatuses"][0]["state"]["terminated"]["message"] == "bye\n"
+
+
 async def test_deleted_pod_keeps_the_ends_of_containers_that_ended_before() -> None:
     stage = Stage("cpu:1")
     containers = [{"name": "done", "image": "i", "command": ["true"]}, {"name": "c", "image": "i"}]

@@ -178,6 +178,9 @@ async def test_pod_whose_time_is_over_before_it_runs_fails(missing: str) -> None
         await stage.client.patch(PODS, "p", {"metadata": {"labels": {"x": "1"}}}, "default")
         status = (await stage.phase("p", "Failed"))["status"]
     assert status["reason"] == "DeadlineExceeded" and "waiting" in status["containerStatuses"][0]["state"]
+    if missing == "init":
+        assert (get_condition({"status": status}, "Initialized") or {})["status"] == "False"
+        assert ("p", "Killing", "Stopping container i") in stage.recorder.events
 
 
 async def test_restart_of_fleet_does_not_rerun_containers() -> None:

@@ -38,6 +38,7 @@ from haru.kube.simulated_containers.container_scripts import (
 )
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
 from haru.kube.simulated_containers.pod_neighbours import has_shared_volume
+from haru.kube.simulated_containers.stop_traps import stop_message
 from haru.simulated_nodes import pods as podlib
 from haru.simulated_nodes import probes
 from haru.simulated_nodes.images import ERR_IMAGE_PULL, IMAGE_PULL_BACK_OFF, pull_problem
@@ -154,6 +155,8 @@ class _Advance:
         self._due.append(_SHOWN_SECONDS)
         for container in (*self._init, *self._main):
             name, waiting = container["name"], self._statuses[container["name"]]["state"].get("waiting")
+            if "running" in self._statuses[name]["state"]:
+                self._say(name, "Normal", "Killing", "killing")
             self._runs.crashes.forget(name)
             if waiting is None or waiting.get("reason") == CRASH_LOOP:
                 self._wait(container, REMOVED["reason"], REMOVED["message"])
@@ -273,7 +276,8 @@ class _Advance:
         end, killed = script.ends_after, health.killed
         if killed is not None and (end is None or killed[0] < end):
             stop = stop_of(self._pod, container, self._probe_grace(container, killed[1]))
-            script = Script((), killed[0] + stop.after, stop.exit_code)
+            message = stop_message(self._pod, container)
+            script = Script((), killed[0] + stop.after, stop.exit_code, message=message)
             end = script.ends_after
             if end is not None and elapsed >= end:
                 self._tell_kill(container, killed[1], script.exit_code)
@@ -296,7 +300,8 @@ class _Advance:
         if (left := stop.after - (self._now - told).total_seconds()) > 0:
             self._due.append(left)
             return False
-        self._end(container, Script((), (told - began).total_seconds() + stop.after, stop.exit_code), began)
+        after, message = (told - began).total_seconds() + stop.after, stop_message(self._pod, container)
+        self._end(container, Script((), after, stop.exit_code, message=message), began)
         return True
 
     def _end(self, container: Obj, script: Script, began: datetime) -> None:
@@ -423,7 +428,8 @@ class _Advance:
                 continue
             running.discard(name)
             began = self._statuses[name]["state"]["running"]["startedAt"]
-            ending = podlib.Ending(0.0, "", stop.exit_code, "Error" if stop.exit_code else "Completed")
+            reason = "Error" if stop.exit_code else "Completed"
+            ending = podlib.Ending(0.0, "", stop.exit_code, reason, stop_message(self._pod, container))
             at = format_time(max(told + timedelta(seconds=stop.after), parse_time(began)))
             ended = podlib.terminated(self._pod, name, ending, began, at)
             self._statuses[name] = self._with_state(container, ended, ready=False)

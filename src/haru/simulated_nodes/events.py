@@ -14,7 +14,9 @@ from typing import Final
 from haru.client.events import EventRecorder
 from haru.kube.container_events import CREATED, STARTED, container_of, image_is_present
 from haru.kube.meta import Obj
+from haru.kube.pod_containers import containers_of, statuses_of
 from haru.kube.pod_resize import event_message
+from haru.kube.simulated_containers.stop_traps import hook_fails
 from haru.simulated_nodes.containers import Event
 
 BURST: Final = 150.0
@@ -61,11 +63,15 @@ class PodEvents:
 
     def stopped(self, pod: Obj) -> None:
         """The containers of a pod that is being deleted were told to stop."""
-        containers = (pod.get("spec") or {}).get("containers") or ()
+        statuses = statuses_of(pod)
+        running = {name for name, one in statuses.items() if "running" in (one.get("state") or {})}
+        containers = [one for one in containers_of(pod.get("spec") or {}) if one["name"] in running]
         if self._afford(len(containers)):
             for container in containers:
                 about = container_of(pod, container["name"])
                 self._tell(about, "Killing", f"Stopping container {container['name']}")
+                if hook_fails(pod, container):
+                    self._recorder.event(about, "Warning", "FailedPreStopHook", "PreStopHook failed")
 
     def _tell(self, about: Obj, reason: str, message: str) -> None:
         self._recorder.event(about, "Normal", reason, message)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from haru.kube.container_restarts import is_sidecar
-from haru.kube.meta import Obj
+from haru.kube.meta import Obj, get_condition
 from haru.kube.pod_containers import containers_of, statuses_of
 from haru.kube.simulated_containers import simulation
 from haru.kube.simulated_containers.stop_traps import (
@@ -22,6 +22,7 @@ from haru.kube.simulated_containers.stop_traps import (
     hook_seconds,
     killed_after,
     run_on_stop,
+    stop_message,
     traps_of,
 )
 from haru.simulated_nodes import pods as podlib
@@ -109,8 +110,10 @@ def stopped_status(pod: Obj, stopped: Mapping[str, tuple[Stop, str]], now: str) 
         reason, message = ("PodCompleted" if status["phase"] == "Succeeded" else "PodFailed"), ""
         status["conditions"] = [
             podlib.condition("PodReadyToStartContainers", now, status=False),
-            podlib.condition("Initialized", now, "PodCompleted" if reason == "PodCompleted" else "", status=True),
         ]
+        if not _is_initializing(pod):
+            done = "PodCompleted" if reason == "PodCompleted" else ""
+            status["conditions"].append(podlib.condition("Initialized", now, done, status=True))
     if over or unready:
         status.setdefault("conditions", []).extend(
             podlib.condition(name, now, reason, message, status=False) for name in ("Ready", "ContainersReady")
@@ -127,9 +130,16 @@ def _stopped(pod: Obj, container: Obj | None, status: Obj, stopped: Mapping[str,
     if running is None or container is None:
         return status
     stop, at = stopped[name]
-    ending = podlib.Ending(0.0, "", stop.exit_code, "Error" if stop.exit_code else "Completed")
+    reason = "Error" if stop.exit_code else "Completed"
+    ending = podlib.Ending(0.0, "", stop.exit_code, reason, stop_message(pod, container))
     state = podlib.terminated(pod, name, ending, running["startedAt"], at)
     return {**status, "state": state, "ready": False, "started": False}
+
+
+def _is_initializing(pod: Obj) -> bool:
+    """Whether the pod is stopped before its containers have begun."""
+    initialized = get_condition(pod, "Initialized")
+    return initialized is not None and initialized["status"] == "False"
 
 
 def _exit_code(status: Obj) -> int:

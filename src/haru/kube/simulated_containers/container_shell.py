@@ -42,6 +42,8 @@ from haru.kube.simulated_containers.trivial_shell import TrivialShell
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_CHANGES: Final = 100
+_MOST_RUNS: Final = 20
+"""Of an init container that was restarted, each of which finds what those before it have left."""
 _EARLIER: Final = 0.001
 _DEPTH: Final = 2
 _PODS: Final = "/var/lib/kubelet/pods"
@@ -155,10 +157,14 @@ def _written_before(pod: Obj, container: Mapping[str, Any], sources: PodSources)
     """What init containers have written into volumes, one after the other, before this container begins."""
     written, is_whole = dict[str, str](), True
     for one, begins, _ in neighbours_before(pod, container) if has_shared_volume(pod) else ():
+        left: dict[str, str] = {}
         try:
-            files = ContainerFiles(pod, one, sources, variables_of(pod, one, sources, _Before(written, is_whole)))
-            files.share({name: shifted(text, -begins) for name, text in written.items()})
-            ran = ContainerShell(pod, one, sources, files).run_container()
+            variables = variables_of(pod, one, sources, _Before(written, is_whole))
+            for _ in range(1 + min(restarts_of(pod, one["name"]), _MOST_RUNS)):
+                files = ContainerFiles(pod, one, sources, variables)
+                files.share({**{name: shifted(text, -begins) for name, text in written.items()}, **left})
+                ran = ContainerShell(pod, one, sources, files).run_container()
+                left = files.volume_files()
         except ConfigError:
             continue
         is_whole = is_whole and ran is not None and not ran.unknown

@@ -37,6 +37,7 @@ from haru.kube.simulated_containers.shell_words import (
     redirected,
     stages,
     unrolled,
+    without_groups,
     words_in,
 )
 from haru.kube.simulated_containers.text import has_mark
@@ -87,7 +88,8 @@ class ShellInterpreter(ShellRedirection):
     def text(self, text: str) -> bool:
         """Run a whole script; whether the shell has ended with it."""
         text, self._documents = with_documents(without_handlers(text))
-        text = unrolled(_IN_BACKGROUND.sub(r"\1", self._with_arrays(fed(joined(text)))))
+        text = without_groups(_IN_BACKGROUND.sub(r"\1", self._with_arrays(fed(joined(text)))))
+        text = unrolled(text)
         loop = _LOOP.search(text)
         if loop is None:
             return self._commands(text)

@@ -50,6 +50,11 @@ _AWK: Final = re.compile(r"\bawk((?:\s+-F\s*\S+)?)\s+(?:'\{|\{')\s*print\s+\$(\d
 """A program of `awk` that prints one field."""
 
 
+_GROUP: Final = re.compile(
+    r"((?:^|(?<=[;\n]))[ \t]*)([^\s;&|\n{}][^;&|\n{}]*?)\s*(\|\||&&)\s*\{\s([^{}]*?)[;\n]\s*\}(?=\s*(?:[;\n]|$))"
+)
+
+
 class Loop(NamedTuple):
     """A loop in a text: its condition, or its words and their variable."""
 
@@ -113,6 +118,19 @@ def joined(text: str) -> str:
     text = _AWK.sub(rf"awk\1 {FIELD}\2", text.replace("\\\n", " "))
     text = _TO_NOWHERE.sub(f"> /dev/null {SILENT}", text)
     return _ERRORS_TO_NOWHERE.sub(SILENT, text)
+
+
+def without_groups(text: str) -> str:
+    """The text with `A || { B; }` and `A && { B; }` written as choices."""
+
+    def choice(found: re.Match[str]) -> str:
+        begin, condition, joint, body = found.groups()
+        if NESTED.search(body) or NESTED.search(condition):
+            return found[0]
+        otherwise = "true; else " if joint == "||" else ""
+        return f"{begin}if {condition}; then {otherwise}{body.strip()}; fi"
+
+    return _GROUP.sub(choice, text)
 
 
 def unrolled(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from haru.kube.meta import Obj
 from haru.kube.simulated_containers.container_shell import run_beside
 from haru.kube.simulated_containers.files import NO_SOURCES, PodSources
+from haru.kube.simulated_containers.kubelet_files import TERMINATION_LOG
 from haru.kube.simulated_containers.shell_output import Change, Ran
 from haru.kube.simulated_containers.shell_traps import handler_of
 from haru.kube.simulated_containers.test_images import image_argv
@@ -61,6 +62,20 @@ def changed_on_stop(
     hook = run_beside(pod, container, command, sources, elapsed).changes if command else []
     ran = run_on_stop(pod, container, sources, elapsed)
     return [*hook, *(() if ran is None else ran.changes)]
+
+
+def hook_fails(pod: Obj, container: Mapping[str, Any]) -> bool:
+    """Whether the hook `preStop` of a container is known to fail."""
+    command = (((container.get("lifecycle") or {}).get("preStop") or {}).get("exec") or {}).get("command")
+    ran = run_beside(pod, container, command) if command else None
+    return ran is not None and ran.ends_after is not None and ran.exit_code != 0
+
+
+def stop_message(pod: Obj, container: Mapping[str, Any]) -> str:
+    """What a container that is stopped leaves as its message: what its hook or trap writes into it last."""
+    path = container.get("terminationMessagePath") or TERMINATION_LOG
+    texts = [one.text for one in changed_on_stop(pod, container) if one.path == path and one.text]
+    return texts[-1] if texts else ""
 
 
 def killed_after(pod: Obj, container: Mapping[str, Any], grace: float) -> float:
