@@ -24,6 +24,8 @@ from benchmarks.cluster import kind
 from benchmarks.processes import Meter, Used
 from haru.client.api import ApiClient, path_of
 from haru.client.transport import LineSplitter
+from haru.drivers.simulated.profiles import load_profile
+from haru.drivers.simulated.slices import resource_slices
 from haru.kube import kinds
 from haru.kube.errors import StatusError
 from haru.kube.kinds import Kind
@@ -64,7 +66,10 @@ GANG = _gang_kind()
 
 @dataclass(frozen=True)
 class Load:
-    """So many pods, on so many nodes with so many devices each, beside so many busy processes."""
+    """So many pods, on so many nodes with so many devices each, beside so many busy processes.
+
+    With a profile the devices are the cards of that one, as their driver publishes them.
+    """
 
     name: str
     scenario: Scenario
@@ -73,6 +78,7 @@ class Load:
     devices: int = 8
     size: int = 8
     beside: int = 0
+    profile: str = ""
 
     @property
     def claims(self) -> bool:
@@ -94,6 +100,7 @@ class Load:
             "one-gang": f"one gang of {self.pods:,}",
         }[self.scenario]
         nodes = f"{self.nodes:,} nodes" + (f" × {self.devices}" if self.claims else "")
+        nodes += f" of {self.profile}" if self.profile else ""
         return f"{what}, {nodes}" + (f", beside {self.beside} busy" if self.beside else "")
 
 
@@ -131,10 +138,12 @@ async def each(count: int, work: Callable[[int], Awaitable[Any]], at_once: int =
             group.create_task(worker())
 
 
-async def furnish(client: ApiClient, nodes: int, devices: int, prefix: str = "node", shards: int = 0) -> None:
+async def furnish(
+    client: ApiClient, nodes: int, devices: int, prefix: str = "node", shards: int = 0, profile: str = ""
+) -> None:
     """Create the nodes, ready and without taints, with devices if there are any, and their DeviceClass.
 
-    With shards every node has the label `SHARD`, a number below that.
+    With shards every node has the label `SHARD`, a number below that; with a profile the devices are its cards.
     """
     amounts = {"cpu": "96", "memory": "1Ti", "pods": "110"}
 
@@ -149,7 +158,7 @@ async def furnish(client: ApiClient, nodes: int, devices: int, prefix: str = "no
         await client.patch(NODE, name, {"spec": {"taints": None}})
         if devices:
             pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
-            listed = [_device(number, index) for index in range(devices)]
+            listed = _cards(profile, name) if profile else [_device(number, index) for index in range(devices)]
             spec = {"driver": DRIVER, "pool": pool, "nodeName": name, "devices": listed}
             await client.create(SLICE, {"metadata": {"name": name}, "spec": spec})
 
@@ -162,6 +171,11 @@ async def furnish(client: ApiClient, nodes: int, devices: int, prefix: str = "no
 def _device(node: int, index: int) -> Obj:
     attributes = {"model": {"string": "h100"}, "index": {"int": index}, "uuid": {"string": f"GPU-{node}-{index}"}}
     return {"name": f"gpu-{index}", "attributes": attributes, "capacity": {"memory": {"value": "80Gi"}}}
+
+
+def _cards(profile: str, node: str) -> list[Obj]:
+    slices = resource_slices(load_profile(profile), node, "", {}, 1)
+    return [device for item in slices for device in item["spec"]["devices"]]
 
 
 async def remove_nodes(client: ApiClient, nodes: int, prefix: str) -> None:

@@ -82,7 +82,7 @@ class Options:
 async def _nodes(client: ApiClient, load: Load) -> AsyncIterator[None]:
     devices, prefix = load.devices if load.claims else 0, f"bench-{load.scenario[:3]}"
     try:
-        await furnish(client, load.nodes, devices, prefix)
+        await furnish(client, load.nodes, devices, prefix, profile=load.profile)
         yield
     finally:
         await remove_nodes(client, load.nodes, prefix)
@@ -172,6 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     size.add_argument("--pods", type=int, default=1_000, metavar="N")
     size.add_argument("--devices", type=int, default=8, metavar="N", help="devices of a node (default 8)")
     size.add_argument("--size", type=int, default=8, metavar="N", help="pods of a gang (default 8)")
+    size.add_argument("--profile", default="", metavar="NAME", help="cards as this profile has them (dgx-h100)")
     size.add_argument("--beside", type=int, metavar="N", help="busy processes beside each load")
     size.add_argument("--scale", type=float, default=1.0, metavar="F", help="multiply nodes and pods (0.1: to try it)")
     where = parser.add_argument_group("server and schedulers")
@@ -207,7 +208,7 @@ def _loads(flags: argparse.Namespace) -> list[Load]:
             found += [Load(f"{name}-{n}", name, n, flags.pods, flags.devices, flags.size) for n in sizes]
         else:
             raise SystemExit(f"no load {name}: one of {', '.join((*known, *SCENARIOS))}")
-    return [_sized(load, flags.scale, flags.beside) for load in found]
+    return [replace(_sized(load, flags.scale, flags.beside), profile=flags.profile) for load in found]
 
 
 def _sized(load: Load, scale: float, beside: int | None) -> Load:
