@@ -20,6 +20,7 @@ from haru.kube.equality import same_json, same_members, same_objects
         ({"containers": [{"name": "a", "resources": {}}]}, {"containers": [{"name": "a"}]}, True),
         ({"containers": [{"name": "a", "lifecycle": {}}]}, {"containers": [{"name": "a"}]}, False),
         ({"containers": [{"name": "a"}]}, {"containers": []}, False),
+        ({"volumes": [{"emptyDir": {"sizeLimit": "0"}}]}, {"volumes": [{"emptyDir": {}}]}, False),
     ],
 )
 def test_empty_object_differs_from_none_and_empty_list_does_not(new: Obj, old: Obj, is_same: bool) -> None:

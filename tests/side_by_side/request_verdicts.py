@@ -93,7 +93,7 @@ _LINES = [
     ("words about an Accept header", r'\.message: "406: Not Acceptable.* \| "only the following media types'),
     (
         "which of several unknown fields of a configuration are told",
-        r"\.message: \"failed to create typed patch object.*not declared in schema.* \| .*errors:\\n",
+        r"\.message: \"failed to create typed patch.*(not declared in schema|omits all key fields).* \| .*errors:\\n",
     ),
     ("an unreadable version", r"code: 500 resourceVersion: Invalid value: .* \| 4(00|22) "),
     ("an unreadable version", r"code: 500 strconv.ParseUint: .* \| 4(00|22) "),
@@ -160,6 +160,8 @@ def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> 
         return "what kube-apiserver writes about definitions by way of its own API"
     if line.startswith("review#") and ('"resource": "resourcequotas"' in line or '"runtimeClassName": ""' in line):
         return "a quota is charged with the write; an empty name of a class is validated"
+    if re.match(r"review\[\d\]\.request\.object\.metadata\.generation: \d+ \| -$", line):
+        return "what webhooks see of the generation that a client gave a new object"
     if line.startswith("review[") and re.search(
         r"status\.phase: - \| \"Pending\"$|object\.metadata\.managedFields: .* \| -$", line
     ):
@@ -247,7 +249,7 @@ def _of_the_request(request: Request, answers: tuple[Answer, Answer], line: str)
     if request.method == "BREW" and answers[1].status == 405:
         return "a method that is none"
     if (
-        of.startswith("resourceclaims")
+        of.startswith("resourceclaim")
         and line.startswith("code: 422")
         and re.search(r"field is immutable \| 200 $", line)
     ):

@@ -65,7 +65,8 @@ def same_member(new: Any, old: Any, field: Field | None) -> bool:
 def _same_value(new: Any, old: Any, field: Field) -> bool:
     if field.is_message:
         return _same_messages(new or {}, old or {}, message_type(field.type))
-    if not field.pointer and field.type != "json":
+    is_pointer = field.pointer or (field.type == "quantity" and not field.written)  # a struct that may be left out
+    if not is_pointer and field.type != "json":
         zero = SCALARS[field.type].zero
         new, old = zero if new is None else new, zero if old is None else old
     return same_json(new, old)
