@@ -10,6 +10,7 @@ from kubelet_cases import BOOT, CASES, END_SANDBOX, PAUSE_SERVER, REMOVE_IMAGE, 
 from kubelet_told import KNOWN, Known, differing, plain, told
 from kubelets_compared import Side, has_cdi
 from manifests import Obj
+from simulated_compared import is_played
 
 WORDS = (
     *("delete", "patch", "debug", "annotate", "label", "wait", *QUESTIONS),
@@ -110,6 +111,11 @@ def test_end_that_a_kubelet_has_forgotten_does_not_count_and_one_that_it_knows_d
         object.__setattr__(side, "end", end)
         heard.append(told(side, f"{name}-1")["e-logs"])
     assert any(one in heard[1] for one in heard[0]) == agrees
+
+
+def test_cases_for_a_simulated_node_leave_its_machine_alone() -> None:
+    assert is_played(CASES["ok-never"]) and is_played(CASES["ask-logs"])
+    assert not any(map(is_played, (CASES["boot"], CASES["again-running"], CASES["image-gone"], CASES["sandbox-dies"])))
 
 
 @pytest.mark.parametrize("name", CASES)
