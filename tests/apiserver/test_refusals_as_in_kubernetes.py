@@ -159,6 +159,21 @@ async def test_definition_is_judged_in_the_order_of_kubernetes(api: Caller, body
     assert [field for field, _ in causes(await api("POST", DEFINITIONS, body))] == fields
 
 
+@pytest.mark.parametrize(
+    ("deprecated", "warning", "told"),
+    [
+        (True, "é\n", "must only contain printable UTF-8 characters; non-printable character found at index 2"),
+        (True, "é" * 129, "must be <= 256 characters long"),
+        (False, "\n", "can only be set for deprecated versions"),
+    ],
+)
+async def test_warning_of_a_deprecated_version_can_be_shown(
+    api: Caller, deprecated: bool, warning: str, told: str
+) -> None:
+    answer = await api("POST", DEFINITIONS, definition(deprecated=deprecated, deprecationWarning=warning))
+    assert [message.rpartition('": ')[2] for _, message in causes(answer)] == [told]
+
+
 async def test_path_of_replicas_starts_with_a_dot(api: Caller) -> None:
     scale = {"specReplicasPath": "spec", "statusReplicasPath": "x", "labelSelectorPath": "y"}
     answer = await api("POST", DEFINITIONS, definition(subresources={"scale": scale}))

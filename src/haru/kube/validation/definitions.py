@@ -165,12 +165,24 @@ def _deprecation(version: Obj, path: str) -> Iterator[FieldError]:
     warning = version.get("deprecationWarning")
     if warning is None:
         return
-    if not version.get("deprecated"):
-        yield invalid(f"{path}.deprecationWarning", warning, "can only be set for deprecated versions")
-    if len(warning) > 256:
-        yield invalid(f"{path}.deprecationWarning", warning, "must be <= 256 characters long")
+    for problem in _warning_problems(warning) if version.get("deprecated") else [_NOT_DEPRECATED]:
+        yield invalid(f"{path}.deprecationWarning", warning, problem)
+
+
+_NOT_DEPRECATED = "can only be set for deprecated versions"
+
+
+def _warning_problems(warning: str) -> Iterator[str]:
+    """A warning goes into a header, where only what can be shown has a place."""
+    if len(warning.encode("utf-8", "replace")) > 256:
+        yield "must be <= 256 characters long"
     if not warning:
-        yield invalid(f"{path}.deprecationWarning", warning, "must not be an empty string")
+        yield "must not be an empty string"
+    for index, char in enumerate(warning):
+        if not char.isprintable():
+            place = len(warning[:index].encode("utf-8", "replace"))
+            yield f"must only contain printable UTF-8 characters; non-printable character found at index {place}"
+            break
 
 
 def _names(path: str, given: Obj) -> Iterator[FieldError]:
