@@ -341,12 +341,17 @@ def test_overlay_rollback_restores_snapshot() -> None:
     mark = overlay.mark()
     overlay.place(snapshot.pods["default/p"], "a")
     overlay.allocate("default/c", allocation("a", "gpu-0"))
-    overlay.reserve("default/c")
-    assert overlay.node("a").pods and overlay.allocated.devices and overlay.reservations("default/c") == 1
+    overlay.reserve("default/c", "p")
+    inner = overlay.mark()
+    overlay.reserve("default/c", "q")
+    overlay.reserve("default/c", "q")
+    assert overlay.consumers("default/c") == {"p", "q"}
+    overlay.rollback(inner)
+    assert overlay.node("a").pods and overlay.allocated.devices and overlay.consumers("default/c") == {"p"}
     overlay.rollback(mark)
     assert not overlay.node("a").pods
     assert not overlay.allocated.devices
-    assert overlay.reservations("default/c") == 0
+    assert not overlay.consumers("default/c")
     assert digest(snapshot) == before
 
 
