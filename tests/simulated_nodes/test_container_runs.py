@@ -257,6 +257,17 @@ def test_killing_for_a_probe_is_told_as_kubelets_word_it(policy: str, beside: bo
     assert play.told("Unhealthy")[0] == "Liveness probe failed: "
 
 
+def test_container_that_is_killed_for_its_probe_starts_again_though_it_ended_well() -> None:
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1}
+    play = Play(container(script="trap 'exit 0' TERM; sleep 99 & wait", livenessProbe=probe), restartPolicy="OnFailure")
+    assert play.until(3)["phase"] == "Running"
+    assert play.one()["restartCount"] == 1 and play.one()["lastState"]["terminated"]["exitCode"] == 0
+    assert play.until(6)["phase"] == "Running"
+    assert play.one()["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    play.until(20)
+    assert play.one()["restartCount"] == 2
+
+
 def test_container_that_is_killed_for_its_probe_leaves_the_message_of_its_trap() -> None:
     probe = {"exec": {"command": ["false"]}, "periodSeconds": 1}
     script = "trap 'echo saved > /dev/termination-log; exit 3' TERM; sleep infinity & wait"

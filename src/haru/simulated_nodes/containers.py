@@ -81,6 +81,8 @@ class PodRuns:
     """By container, until when of its run failures of probes have been told."""
     told_to_end: dict[str, datetime] = field(default_factory=dict)
     """Since when a container is stopped that is to be another one."""
+    restarting: set[str] = field(default_factory=set)
+    """Containers that were killed for a probe, and start again with whatever code they have ended."""
     ending: tuple[datetime, Mapping[str, Stop]] | None = None
     """Since when the sidecars of a pod are stopped whose containers have ended, and how those end that take time."""
 
@@ -256,6 +258,7 @@ class _Advance:
         self._statuses[name] = {**made, "lastState": {"terminated": again} if again else {}}
         self._runs.began[name] = self._now
         self._runs.told_to_end.pop(name, None)
+        self._runs.restarting.discard(name)
         self._runs.told[name] = -1.0
         if has_shared_volume(self._pod) and (again or any(map(is_sidecar, self._init))):
             # It finds what its runs before, and sidecars that began earlier, have left there.
@@ -280,7 +283,7 @@ class _Advance:
             script = Script((), killed[0] + stop.after, stop.exit_code, message=message)
             end = script.ends_after
             if end is not None and elapsed >= end:
-                self._tell_kill(container, killed[1], script.exit_code)
+                self._tell_kill(container, killed[1])
         if end is not None and elapsed >= end:
             self._end(container, script, began)
             return True
@@ -340,14 +343,15 @@ class _Advance:
                 self._say(name, "Warning", "Unhealthy", f"{failure.probe} probe failed: {failure.output}")
         self._runs.told[name] = max(since, elapsed)
 
-    def _tell_kill(self, container: Obj, cause: str, exit_code: int) -> None:
+    def _tell_kill(self, container: Obj, cause: str) -> None:
         name, text = container["name"], f"failed {cause} probe"
         if cause == probes.POST_START:
             self._say(name, "Warning", "FailedPostStartHook", "PostStartHook failed")
             self._say(name, "Normal", "Killing", "FailedPostStartHook")
         elif is_sidecar(container):
             self._say(name, "Normal", "Killing", f"Init container {name} {text}")
-        elif restarts_after(self._pod, container, exit_code):
+        elif (container.get("restartPolicy") or self._pod["spec"].get("restartPolicy")) != "Never":
+            self._runs.restarting.add(name)
             self._say(name, "Normal", "Killing", f"Container {name} {text}, will be restarted")
         else:
             others = any("running" in self._statuses[c["name"]]["state"] for c in self._main if c is not container)
@@ -367,7 +371,8 @@ class _Advance:
         ended = status["state"].get("terminated") or status["lastState"]["terminated"]
         if self._asks_for_all(container):
             return False
-        if self._is_ephemeral(container) or not restarts_after(self._pod, container, ended["exitCode"], init=init):
+        is_due = name in self._runs.restarting or restarts_after(self._pod, container, ended["exitCode"], init=init)
+        if self._is_ephemeral(container) or not is_due:
             return False
         at = parse_time(ended["finishedAt"]).timestamp()
         if status.get("image", "") != (container.get("image") or ""):
@@ -456,6 +461,8 @@ class _Advance:
         if None in codes:
             return "Running"
         if any(restarts_after(self._pod, c, code or 0) for (c, _), code in zip(main, codes, strict=True)):
+            return "Running"
+        if any(container["name"] in self._runs.restarting for container in self._main):
             return "Running"
         return "Failed" if any(codes) else "Succeeded"
 
