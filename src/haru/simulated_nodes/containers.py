@@ -260,8 +260,8 @@ class _Advance:
         self._runs.told_to_end.pop(name, None)
         self._runs.restarting.discard(name)
         self._runs.told[name] = -1.0
-        if has_shared_volume(self._pod) and (again or any(map(is_sidecar, self._init))):
-            # It finds what its runs before, and sidecars that began earlier, have left there.
+        if (again or self._init) and has_shared_volume(self._pod):
+            # It finds what its runs before, and those that began earlier, have left there.
             self._scripts = {**self._scripts, name: script_of_run(self._with_statuses(), container, self._sources)}
         return True
 
