@@ -6,13 +6,22 @@ import copy
 import random
 from typing import Any
 
+from haru.kube.custom.formats import FORMATS
+
 Obj = dict[str, Any]
 
 _NAMES = ["alpha", "beta", "count", "mode", "items", "limits", "port", "when", "x-y", "size", "type", "default"]
 _TEXTS = ["a", "abc", "", "A_b", "b" * 20, "1", "true", "2026-01-02T03:04:05Z", "2026-01-02", "1h", "eA==", "1.2.3.4"]
 _TEXTS += ["::1", "a@b.c", "https://e.io/x", "5d5a0d5c-1c1f-4c6a-9df5-2d8f0c2b1a11", "ü"]
 _NUMBERS = [0, 1, 2, 3, 5, 8, -1, 10, 100, 2**31, 2**40, 2**64]
-_FORMATS = [*("date-time", "date", "duration", "byte", "ipv4", "ipv6", "email", "uri", "uuid", "hostname", "cidr"), "x"]
+_FORMATS = [*sorted(FORMATS), "date-time", "k8s-short-name", "i-pv4", "x"]
+_FORMATTED = [
+    *("10.0.0.0/8", "10.0.0.0", "01.2.3.4", "fe80::1%e", "::ffff:1.2.3.4", "5 days", "1 month", "1x", "20260102"),
+    *("2026-01-02T03:04:05+0100", "Bob <a@b.c>", "a..b@c", "a.b", "a.b.co", "http://a:x", "/a", "*", "mailto:a"),
+    *("01:23:45:67:89:ab", "0123.4567.89ab", "4111111111111111", "978-0321751041", "0321751043", "123-45-6789"),
+    *("#fff", "rgb(1,2,3)", "507f1f77bcf86cd799439011"),
+]
+"""Texts that have one of the formats, or nearly so."""
 _OTHERS = [None, "x", 1, 1.5, True, [], {}, ["a"], {"a": 1}, "", 0, 1e20, "2026-01-02"]
 _RULES = {
     "string": ["self.size() < 5", "self != 'abc'", "self.startsWith('a')", "self == oldSelf", "self.matches('^a')"],
@@ -166,6 +175,8 @@ class SchemaDraw:
             return r.choice([0, 0.5, 1, 2.5, 5, 1e3, -1, 1e20])
         if kind == "boolean":
             return r.random() < 0.5
+        if kind == "string" and schema.get("format") and r.random() < 0.6:
+            return r.choice(_FORMATTED)
         if kind == "string":
             return r.choice(_TEXTS[:2] if r.random() < 0.6 else _TEXTS)
         return copy.deepcopy(r.choice(_OTHERS))
