@@ -829,6 +829,8 @@ NOT_DECLARED = "rule compiler initialization error: failed to convert to declTyp
         ({"a": ruled("self > 1", default=0), "b": ruled("self.c")}, {}, ["a].default: Invalid value: 0: failed rule"]),
         ({"a": {**ruled("true", default={}), "type": "", PRESERVES: True}}, {}, [NOT_DECLARED]),
         ({"a": {"type": "array", "items": ruled("self > 1"), "default": [1]}}, {}, ["a].default[0]: Invalid"]),
+        ({"a": {"type": "object", "properties": {"b": ruled("self > 1")}, "default": {"b": 1, "c": 1}}}, {},
+         ["a].default: Invalid value: {", "a].default.b: Invalid value: 1: failed rule"]),
         ({"a": {"type": "object", "additionalProperties": ruled("self > 1"), "default": {"b": 1}}}, {},
          ["a].default[b]"]),
         ({"a": {"type": "object", "additionalProperties": {"type": "string"}, "default": {}, "x-kubernetes-validations":

@@ -87,6 +87,10 @@ _LINES = [
     ("a pod whose runtime class has an empty name", r"code: 500 resource name may not be empty \| 422 "),
     ("an empty answer about a pod's log", r"code: 204 .* \| 200"),
     ("a number beyond 32 bits in a strategic merge patch", r".*-2147483648.* \| .*patch.*WORDS"),
+    (
+        "a deleted limit that kube-apiserver remembers",
+        r"code: 422 .*must be greater than or equal to aggregate container requests.* \| 201",
+    ),
     ("an empty list of metadata", r"\.(items|rows): null \| \[\]$"),
     ("the annotation of an internal field", r".*deprecated\.daemonset\.template\.generation"),
     ("a gang with the minCount 0", r".*gang\.minCount.*Required value.* \| .*Required value: must be greater"),
@@ -160,7 +164,7 @@ def known_cause(request: Request, answers: tuple[Answer, Answer], line: str) -> 
         return "what kube-apiserver writes about definitions by way of its own API"
     if line.startswith("review#") and ('"resource": "resourcequotas"' in line or '"runtimeClassName": ""' in line):
         return "a quota is charged with the write; an empty name of a class is validated"
-    if re.match(r"review\[\d\]\.request\.object\.metadata\.generation: \d+ \| -$", line):
+    if re.match(r"review\[\d\]\.request\.object\.metadata\.generation: -?\d+ \| -$", line):
         return "what webhooks see of the generation that a client gave a new object"
     if line.startswith("review[") and re.search(
         r"status\.phase: - \| \"Pending\"$|object\.metadata\.managedFields: .* \| -$", line

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from haru.cel.object_rules import ObjectRules
 from haru.kube.custom.definitions import GROUP, is_shared, schema_path, schemas_of
 from haru.kube.custom.structural import parse
-from haru.kube.custom.structural_checks import default_errors, structural_errors, why_not_structural
+from haru.kube.custom.structural_checks import (
+    UNKNOWN_FIELDS,
+    default_errors,
+    structural_errors,
+    why_not_structural,
+)
 from haru.kube.errors import FieldError, invalid
 from haru.kube.kind_strategies import with_member
 from haru.kube.kinds import Kind
@@ -89,8 +94,8 @@ def _schema_errors(known: list[FieldError], schema: Obj, path: str) -> list[Fiel
     wrong = [error.field for error in known if error.field.startswith(path)]
     if wrong and (why_not_structural(schema) or structural_errors(schema, path)):
         return []
-    wrong_defaults = [error.field for error in default_errors(schema, path)] if wrong else []
-    broken = _default_errors(schema, path, wrong_defaults)
+    wrong_defaults = default_errors(schema, path) if wrong else []
+    broken = _default_errors(schema, path, [error.field for error in wrong_defaults if error.detail != UNKNOWN_FIELDS])
     if broken or wrong_defaults:
         return broken
     return rule_problems(parse(schema), path, lambda place: any(_is_at(one, place) for one in wrong))

@@ -48,6 +48,8 @@ _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 # What metadata may say at the root; lists that are empty say nothing.
 _OF_METADATA = frozenset(("type", "properties", "default"))
 _LISTS = frozenset(("enum", *_COMBINATIONS))
+UNKNOWN_FIELDS = "must not have unknown fields"
+"""Of a default: its rules are asked all the same."""
 
 
 def below_combinations(raw: Raw) -> Iterator[tuple[str, Raw]]:
@@ -237,7 +239,7 @@ def _default(raw: Raw, path: str) -> Iterator[FieldError]:
     value, schema = raw["default"], parse({**raw, "default": None})
     try:
         if unknown_members(value, schema):
-            yield invalid(path, value, "must not have unknown fields")
+            yield invalid(path, value, UNKNOWN_FIELDS)
     except TypeMismatchError as mismatch:
         yield invalid(path, value, str(mismatch))
         return
