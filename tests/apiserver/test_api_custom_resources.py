@@ -1063,6 +1063,19 @@ async def test_watch_ends_soon_after_its_definition_with_all_that_came_before(ap
     assert await stream.next(10) is None
 
 
+@pytest.mark.parametrize(
+    ("method", "name"), [("DELETE", ""), ("POST", ""), ("GET", "/t"), ("PUT", "/t"), ("PATCH", "/t"), ("DELETE", "/t")]
+)
+async def test_path_without_a_namespace_is_for_lists_and_watches_alone(api: Caller, method: str, name: str) -> None:
+    """Crossplane deletes all objects of a kind so, and goes on where nothing is found there."""
+    await define(api)
+    await api.create(TRAININGS, training())
+    body = training() if method in ("POST", "PUT") else {} if method == "PATCH" else None
+    answer = await api(method, f"/apis/ml.example.com/v1/trainings{name}", body)
+    assert (answer.status, answer.body.strip()) == (404, b"404 page not found")
+    assert len((await api.get("/apis/ml.example.com/v1/trainings"))["items"]) == 1
+
+
 async def test_watch_of_a_version_ends_when_it_is_served_no_longer(api: Caller) -> None:
     body = definition()
     (version,) = body["spec"]["versions"]

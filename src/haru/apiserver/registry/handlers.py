@@ -30,7 +30,7 @@ from haru.apiserver.request.call import Call
 from haru.apiserver.request.http import Request, Response
 from haru.apiserver.streams import OpenStreams
 from haru.kube.defaulting import apply_defaults
-from haru.kube.errors import StatusError, method_not_allowed_error, no_such_path
+from haru.kube.errors import PageNotFound, StatusError, method_not_allowed_error, no_such_path
 from haru.kube.meta import Obj
 from haru.kube.signing_requests import with_condition_times
 from haru.kube.validation.core import validate_finalized_namespace
@@ -124,6 +124,8 @@ class Handlers:
             if resource.kind.virtual:
                 return verb, self._reviews[resource.kind.plural]
             return verb, self._verbs[verb]
+        elif resource.kind.custom is not None and resource.kind.namespaced and not target.namespace:
+            raise PageNotFound
         raise method_not_allowed()
 
 

@@ -209,6 +209,8 @@ class Served:
         name = rest[1] if len(rest) > 1 else ""
         subresource = rest[2] if len(rest) > 2 else ""
         if resource.kind.namespaced and name and not namespace:
+            if resource.kind.custom is not None:
+                raise PageNotFound
             return None
         if subresource and subresource not in resource.subresource_verbs:
             if resource.kind.custom is not None:  # whose subresources come and go
