@@ -386,7 +386,13 @@ async def test_readiness_gate_delays_ready_condition() -> None:
     async with stage.running():
         await stage.pod("p", readinessGates=[{"conditionType": "example.com/ok"}])
         pod = await stage.phase("p", "Running")
-        assert (get_condition(pod, "Ready") or {})["reason"] == "ReadinessGatesNotReady"
+        told = get_condition(pod, "Ready") or {}
+        absent = 'corresponding condition of pod readiness gate "example.com/ok" does not exist.'
+        assert (told["reason"], told["message"]) == ("ReadinessGatesNotReady", absent)
+        refused = [*pod["status"]["conditions"], {"type": "example.com/ok", "status": "False"}]
+        await stage.client.patch(PODS, "p", {"status": {"conditions": refused}}, "default")
+        said = 'the status of pod readiness gate "example.com/ok" is not "True", but False'
+        await stage.client.until(lambda: (get_condition(stage.stored("p") or {}, "Ready") or {})["message"] == said)
         conditions = [*pod["status"]["conditions"], {"type": "example.com/ok", "status": "True"}]
         await stage.client.patch(PODS, "p", {"status": {"conditions": conditions}}, "default")
         await stage.client.until(lambda: (get_condition(stage.stored("p") or {}, "Ready") or {})["status"] == "True")

@@ -174,9 +174,15 @@ def terminated(pod: Obj, name: str, ending: Ending, began: str, now: str) -> Obj
 
 
 def unmet_readiness_gates(pod: Obj) -> list[str]:
-    """Readiness gates whose condition is not True."""
-    gates = [gate["conditionType"] for gate in (pod.get("spec") or {}).get("readinessGates") or ()]
-    return [gate for gate in gates if (get_condition(pod, gate) or {}).get("status") != "True"]
+    """Why readiness gates keep a pod back, in kubelets' words."""
+    texts = []
+    for gate in (pod.get("spec") or {}).get("readinessGates") or ():
+        kind, found = gate["conditionType"], get_condition(pod, gate["conditionType"])
+        if found is None:
+            texts.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
+        elif found.get("status") != "True":
+            texts.append(f'the status of pod readiness gate "{kind}" is not "True", but {found.get("status")}')
+    return texts
 
 
 def ready_condition(pod: Obj, now: str) -> Obj:
@@ -184,9 +190,7 @@ def ready_condition(pod: Obj, now: str) -> Obj:
     unmet = unmet_readiness_gates(pod)
     if not unmet:
         return condition("Ready", now, status=True)
-    listed = ", ".join(f'corresponding condition of pod readiness gate "{gate}" does not exist or is not True'
-                       for gate in unmet)  # fmt: skip
-    return condition("Ready", now, "ReadinessGatesNotReady", listed, status=False)
+    return condition("Ready", now, "ReadinessGatesNotReady", ", ".join(unmet), status=False)
 
 
 def running_status(pod: Obj, now: str, host_ip: str, pod_ip: str) -> Obj:
