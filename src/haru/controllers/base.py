@@ -64,6 +64,8 @@ class Controller:
     """Who its events say that they come from, where that is not its name."""
     needs: ClassVar[tuple[Kind, ...]] = ()
     workers: ClassVar[int] = 5
+    has_account: ClassVar[bool] = True
+    """Whether it may write as a ServiceAccount of its own; else as the manager itself, as in 1.36."""
 
     def __init__(self, context: Context) -> None:
         self.context = context

@@ -204,7 +204,7 @@ class ControllerManager:
 
     def _own(self, name: str, context: Context) -> Context:
         """The context as one controller sees it."""
-        if self._clients is None:
+        if self._clients is None or not CONTROLLERS[name].has_account:
             return context
         client = self._clients(name)
         client.version = self._client.version

@@ -84,8 +84,9 @@ class ResourceQuotaController(Controller):
         others = kinds.keys() ^ self._kinds.keys() if self._kinds else ()
         keys = {*others, *((each.kind.group, each.kind.plural) for each in dropped)}
         self._kinds, changed = kinds, [self._evaluators[key] for key in keys]
-        for quota in self.quotas.store.values():
-            if wanted_evaluators(quota, changed, self._around()):
+        around = self._around()
+        for quota in self.quotas.store.values() if changed else ():
+            if wanted_evaluators(quota, changed, around):
                 self.enqueue(quota)
 
     # -- what happened ------------------------------------------------------------------------------------------------

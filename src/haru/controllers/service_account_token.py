@@ -33,6 +33,7 @@ class ServiceAccountTokenController(Controller):
 
     name: ClassVar[str] = "serviceaccount-token-controller"
     needs: ClassVar[tuple[Kind, ...]] = (SECRETS, SERVICE_ACCOUNTS)
+    has_account: ClassVar[bool] = False
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
