@@ -355,6 +355,7 @@ async def costs_by_case(size: int) -> dict[str, Steps]:
     try:
         for case in (case for cases in CASES.values() for case in cases):
             work = await case(api)
+            await asyncio.sleep(0.02)  # watches show what cases before have written
             with Steps() as costs[case.__name__]:
                 await work()
     finally:
