@@ -143,7 +143,12 @@ async def _ask(kubeconfig: str, command: Sequence[str], asked: Asked) -> None:
         began = time.monotonic()
         nowhere, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=nowhere, stderr=pipe)
-        _, told = await process.communicate()
+        try:
+            _, told = await process.communicate()
+        finally:
+            if process.returncode is None:  # cancelled meanwhile
+                process.kill()
+                await process.wait()
         asked.add(time.monotonic() - began, process.returncode or 0, told.decode())
         await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
