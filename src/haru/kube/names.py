@@ -217,12 +217,13 @@ def is_port_name(value: str) -> list[str]:
     return errors
 
 
-_LEADING_ZEROS: Final = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])(?=[0-9.]*$)")
+_LEADING_ZEROS: Final = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])")
 
 
 def without_leading_zeros(address: str) -> str:
     """An IPv4 address as it is meant by who writes its numbers with leading zeros."""
-    return _LEADING_ZEROS.sub("", address)
+    before = max(0, len(address.rstrip("0123456789.")) - 1)
+    return address[:before] + _LEADING_ZEROS.sub("", address[before:])
 
 
 def is_ip(value: str) -> list[str]:
